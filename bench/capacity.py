@@ -36,11 +36,11 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
-from moot.debate.protocol import V2
+from moot.debate.protocols import V2
 from moot.debate.state import Debate
-from moot.engine.protocol import AdamParams, Datum, Sample, SamplingParams
+from moot.engine.protocol import AdamParams, Datum, Sample, SamplingParams, Scene
 from moot.engine.remote import Findings, RemoteEngine
-from moot.engine.scripted import Scene, well_formed
+from moot.engine.scripted import well_formed
 from moot.rl.rollout import rollout
 from moot.tasks import load
 from moot.tokens.rendering import Rendering
@@ -94,7 +94,7 @@ def server(latency: float, tokenizer: Any, stop_id: int) -> tuple[subprocess.Pop
     turns = []
     for i in range(200):
         chance = random.Random(i)
-        scene = Scene(agent=0, num_agents=AGENTS, eligible=(1, 2), five_tag=False)
+        scene = Scene(agent=0, eligible=(1, 2))
         turns.append([*tokenizer.encode(well_formed(scene, chance), add_special_tokens=False), stop_id])
     file = Path(tempfile.mkstemp(suffix=".json")[1])
     file.write_text(json.dumps(turns))

@@ -23,7 +23,7 @@ import numpy as np
 
 from moot import tasks
 from moot.debate.prompt_texts import DEFAULT, load_prompts
-from moot.debate.protocol import V2
+from moot.debate.protocols import V2
 from moot.debate.rewards import ballots, plurality
 from moot.debate.rules import Rules
 from moot.debate.state import Debate

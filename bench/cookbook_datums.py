@@ -61,7 +61,7 @@ if TYPE_CHECKING or "--inside" in sys.argv:
     from tinker_cookbook.rl.data_processing import assemble_training_data, compute_advantages, trajectory_to_data
     from tinker_cookbook.rl.types import Trajectory, TrajectoryGroup, Transition
 
-    from moot.debate.protocol import Protocol, preset
+    from moot.debate.protocols import Protocol, preset
     from moot.debate.rewards import FAILED, agent_scores, score
     from moot.debate.state import Debate
     from moot.debate.types import ParseFailure, Question, Turn

@@ -28,7 +28,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 import numpy as np
 
 from moot.debate.play import play
-from moot.debate.protocol import V2
+from moot.debate.protocols import V2
 from moot.debate.rewards import generator_judge
 from moot.debate.scoring import Scoring
 from moot.debate.state import Debate

@@ -28,7 +28,7 @@ os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 
 import numpy as np
 
-from moot.debate.protocol import PRESETS
+from moot.debate.protocols import PRESETS
 from moot.debate.rewards import score
 from moot.debate.state import Debate
 from moot.debate.types import Question

@@ -17,7 +17,7 @@ import asyncio
 import tempfile
 from typing import Any
 
-from moot.debate.protocol import V2
+from moot.debate.protocols import V2
 from moot.debate.rewards import REWARDS
 from moot.debate.state import Debate
 from moot.engine.protocol import AdamParams, Datum, Sampler, SamplingParams

@@ -14,7 +14,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from moot.api import Speaker, config, datums, play, play_async, score, train, train_together
-    from moot.debate.protocol import V1, V2, Protocol
+    from moot.debate.protocols import V1, V2, Protocol
     from moot.debate.reward import Reward
     from moot.debate.state import Debate
     from moot.debate.types import Observation, Question, Said, Turn
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "moot.api": ("Speaker", "config", "datums", "play", "play_async", "score", "train", "train_together"),
-    "moot.debate.protocol": ("V1", "V2", "Protocol"),
+    "moot.debate.protocols": ("V1", "V2", "Protocol"),
     "moot.debate.reward": ("Reward",),
     "moot.debate.state": ("Debate",),
     "moot.errors": ("ConfigError",),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from moot.debate.play import Speak, hear
 from moot.debate.play import play as play_debate
-from moot.debate.protocol import V2, Protocol
+from moot.debate.protocols import V2, Protocol
 from moot.debate.rewards import Reward, as_reward, register
 from moot.debate.state import Debate
 from moot.debate.types import Observation, Question, Said

@@ -85,7 +85,7 @@ def test_json_holds_everything_and_nothing_else_is_printed() -> None:
     # Round 1: won 2 of 2, 1 of 2, 0 of 2 is +1, 0, -1; round 2 is not judged and is 0.
     assert found["rewards"] == [0.5, 0.0, -0.5]
     assert found["tokens"] == {"read": 600, "written": 60, "turns_without_count": 0}
-    assert found["cost"] is None and found["correct"] is None
+    assert found["cost"] is None
     assert len(found["turns"]) == 6 and all(turn["text"].endswith("</comparison>") for turn in found["turns"])
 
 
@@ -369,37 +369,25 @@ def test_each_section_is_its_own_exchange_and_the_record_holds_whole_turns() -> 
     assert found["settings"]["sections"] == "asked"
 
 
-def test_without_a_word_about_sections_each_is_asked_for_and_a_file_in_tags_is_not_mixed_with_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "q.txt").write_text(f"{QUESTION}\nWhat is 2 + 2?\n")
+def test_without_a_word_about_sections_each_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
     with ChatServer() as server:
         given = [
             "ask",
+            QUESTION,
             "--engine",
             "openai",
             "--base-url",
             server.url,
             "--model",
             "m",
-            "--file",
-            str(tmp_path / "q.txt"),
             "--json",
             "--no-personas",
         ]
-        assert main([*given, "--out", str(tmp_path / "new.jsonl")]) == 0
-        assert len(server.requests) == 2 * (3 + 3 * 3)
+        assert main(given) == 0
+        assert len(server.requests) == 3 + 3 * 3
         assert [message["role"] for message in server.requests[0]["messages"]] == ["user"], (
             "round 1 is the plain question"
         )
-        assert {
-            json.loads(line)["settings"]["sections"] for line in (tmp_path / "new.jsonl").read_text().splitlines()
-        } == {"asked"}
-        assert main([*given, *TAGS, "--out", str(tmp_path / "tags.jsonl")]) == 0
-        capsys.readouterr()
-        assert main([*given, "--out", str(tmp_path / "tags.jsonl")]) == 2, (
-            "begun in tags, so it continues in tags alone"
-        )
-        assert "begun with sections 'sampled', not 'asked'" in capsys.readouterr().err
-        assert main([*given, "--protocol", "v1", "--rounds", "1", "--out", str(tmp_path / "v1.jsonl")]) == 0
+        assert json.loads(capsys.readouterr().out)["settings"]["sections"] == "asked"
+        assert main([*given, "--protocol", "v1", "--rounds", "1"]) == 0
         assert "<solution>" in server.requests[-1]["messages"][0]["content"], "v1 keeps its tags"

@@ -131,9 +131,7 @@ def test_a_rate_limit_before_a_real_server_is_waited_out(serve: Serve) -> None:
 def test_a_server_killed_in_the_middle_of_a_debate_leaves_what_was_said_and_a_clear_end(tmp_path: Path) -> None:
     serve = Serve(tmp_path)
     try:
-        given = asking(
-            serve.model, serve.url, "--max-tokens", 16, "--rounds", 9, "--retries", 1, "--out", tmp_path / "a.jsonl"
-        )
+        given = asking(serve.model, serve.url, "--max-tokens", 16, "--rounds", 9, "--retries", 1)
         # Unbuffered, so that the moment of the kill can be chosen by what is shown.
         environment = surroundings({"PYTHONUNBUFFERED": "1"})
         process = subprocess.Popen(given, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -153,9 +151,7 @@ def test_a_server_killed_in_the_middle_of_a_debate_leaves_what_was_said_and_a_cl
     assert "Answer:" not in shown
     assert errors.startswith("moot: the debate broke off in round ") and f"{serve.url} cannot be reached" in errors
     assert "See that the server runs and answers, then ask again" in errors and errors.count("\n") == 1
-    (row,) = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
-    assert row["ended"] == "failed" and len(row["turns"]) >= 4 and "answer" not in row
-    assert shown.count(" · Agent ") == len(row["turns"])
+    assert shown.count(" · Agent ") >= 4
 
 
 def test_it_stops_where_it_is_told_to(serve: Serve) -> None:

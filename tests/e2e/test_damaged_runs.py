@@ -16,7 +16,7 @@ import pytest
 
 import moot
 from moot.cli import main
-from moot.debate.protocol import V2
+from moot.debate.protocols import V2
 from moot.settings.train import DebateConfig, ModelConfig, OptimConfig, TrainConfig
 from support.damaging import damage
 from support.requesting import ask

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from moot.debate.protocol import V2
+from moot.debate.protocols import V2
 from support.paging import failed, record, turn, write_run
 from support.viewing import all_text, one_text, until, visiting
 

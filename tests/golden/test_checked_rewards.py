@@ -8,7 +8,7 @@ import pytest
 
 from moot.debate.checks import Check
 from moot.debate.outcome import Outcome
-from moot.debate.protocol import V2
+from moot.debate.protocols import V2
 from moot.debate.rewards import REWARDS, score
 from moot.debate.scoring import Scoring
 from moot.debate.state import Debate

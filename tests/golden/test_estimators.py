@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from moot.debate.protocol import V1, V2
+from moot.debate.protocols import V1, V2
 from moot.debate.scoring import judge_warning
 from moot.debate.state import Debate
 from moot.errors import ConfigError

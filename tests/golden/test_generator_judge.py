@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from moot.debate.protocol import PRESETS
+from moot.debate.protocols import PRESETS
 from support.making import FAILED, by_step, debate, near, v2, values
 
 LITERAL = PRESETS["v2_literal"]

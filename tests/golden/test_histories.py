@@ -11,7 +11,7 @@ import asyncio
 import numpy as np
 import pytest
 
-from moot.debate.protocol import Protocol
+from moot.debate.protocols import Protocol
 from moot.debate.state import Debate
 from moot.debate.types import Question
 from moot.engine.protocol import SamplingParams

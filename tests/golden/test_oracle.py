@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from transcripts import transcript_files, transcripts
 
-from moot.debate.protocol import preset
+from moot.debate.protocols import preset
 from moot.tokens.played import PlayedDebate
 from moot.tools.transcripts import BadLine, as_json, score
 from oracle import bad_lines, score_file, score_line

@@ -12,7 +12,7 @@ from later import LATER, credit, score_lines
 from test_oracle import differences, through_json
 
 from moot.debate.parsing import parse
-from moot.debate.protocol import V2, preset
+from moot.debate.protocols import V2, preset
 from moot.debate.types import Turn
 from moot.tokens.played import PlayedDebate
 from moot.tokens.turn import Advantages, SampledTurn

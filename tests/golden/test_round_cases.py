@@ -7,7 +7,7 @@ from itertools import combinations
 
 import pytest
 
-from moot.debate.protocol import Protocol
+from moot.debate.protocols import Protocol
 from moot.debate.state import Debate
 from moot.debate.types import Question
 from support.making import FAILED, debate, v1, v2

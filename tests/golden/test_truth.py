@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from moot.debate.outcome import mean_rewards
-from moot.debate.protocol import PRESETS
+from moot.debate.protocols import PRESETS
 from moot.debate.rewards import score
 from moot.errors import ConfigError
 from moot.tasks.answers import grade

@@ -18,7 +18,8 @@ from unittest import mock
 from urllib.parse import urlsplit
 
 from moot.cli import main
-from moot.engine.scripted import ByteTokenizer, read_scene, well_formed
+from moot.engine.scripted import ByteTokenizer, well_formed
+from support.scenes import read_scene
 
 Answer = tuple[int, dict[str, str], Iterable[bytes]]
 """Status, headers, and the body in pieces; a body that raises breaks the connection off in the middle."""

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from moot.debate.parsing import CONTRACTS, parse
-from moot.debate.protocol import V1, V2, Protocol
+from moot.debate.protocols import V1, V2, Protocol
 from moot.debate.rewards import Scores, score
 from moot.debate.scoring import Scoring
 from moot.debate.state import Debate

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from moot.debate.protocol import V2
+from moot.debate.protocols import V2
 from moot.runs import Run
 from support.making import text
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from moot.debate.protocol import V2, Protocol
+from moot.debate.protocols import V2, Protocol
 from moot.debate.rewards import Reward
 from moot.debate.scoring import Scoring
 from moot.debate.state import Debate

@@ -28,7 +28,7 @@ import pytest
 
 import moot
 from moot.cli.main import COMMANDS, _parse, main
-from moot.debate.protocol import PRESETS as PROTOCOLS
+from moot.debate.protocols import PRESETS as PROTOCOLS
 from moot.debate.rewards import REWARDS
 from moot.debate.rules import Rules
 from moot.debate.scoring import Scoring

@@ -73,7 +73,7 @@ class Check:
         train.say_trusted(self.trust_run, self.run_dir or self.config_file, played_names(config))
         if run is None and (note := train.demo_elsewhere(self.preset, config)):
             console.note(note)
-        if config.protocol.rules.positions == "assigned":
+        if not config.protocol.rules.peers_vote:
             raise ConfigError(
                 "moot check measures how agents vote, and advocates do not; use moot eval --modes debate consultancy "
                 "judge"

@@ -64,11 +64,8 @@ def show(report: DataReport, console: Terminal) -> None:
     for heading in ("questions", "right accepted", "wrong refused", "only as text", "given up", "duplicates"):
         table.add_column(heading, justify="right")
     for name, split in report.splits.items():
-        graded = (
-            [f"{split.graded - len(bad)} of {split.graded}" for bad in (split.failing, split.passing)]
-            if split.graded
-            else ["–", "–"]
-        )
+        tries = ((split.right_tried, split.failing), (split.wrong_tried, split.passing))
+        graded = [f"{tried - len(bad)} of {tried}" if tried else "–" for tried, bad in tries]
         counted = [str(len(troubles)) if split.graded else "–" for troubles in (split.as_text, split.given_up)]
         table.add_row(name, str(split.questions), *graded, *counted, str(split.duplicates))
     console.print(table)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_type_hints
 
@@ -13,7 +13,7 @@ from moot.cli.console import Bars, Terminal
 from moot.cli.ending import interruptible, kept
 from moot.cli.registry import OtherProtocol
 from moot.debate.prompt_texts import load_prompts
-from moot.debate.protocol import PRESETS as PROTOCOLS
+from moot.debate.protocols import PRESETS as PROTOCOLS
 from moot.errors import ConfigError
 from moot.evaluate import EvalConfig, EvalWatcher, Mode, Report
 from moot.evaluate.report import report_folder
@@ -41,7 +41,8 @@ class Eval:
 
     direct: one answer. vote: k answers, and the one most of them give. debate: self-play, the agents' average.
     debate+vote: one answer
-    of the group. opponents: the policy in each seat once, against fixed others. With --protocol advocates a judge
+    of the group. opponents: the policy in each seat once, against fixed others. wins: the answer beside that of the
+    run's start, by --judge in both orders. With --protocol advocates a judge
     decides: debate (both
     sides argue), consultancy (one side argues), judge (nobody does). Rows are compared with the first one, on the same
     questions. Answers
@@ -59,7 +60,7 @@ class Eval:
     task: _Str = None
     """Where questions come from; the run's, or arithmetic."""
     modes: tuple[Mode, ...] = ("direct", "vote", "debate")
-    """Any of direct, vote, debate, debate+vote, opponents, consultancy, judge; the first is what the others are
+    """Any of direct, vote, debate, debate+vote, opponents, wins, consultancy, judge; the first is what the others are
     compared with."""
     k: int = 5
     """Answers per vote."""
@@ -69,8 +70,8 @@ class Eval:
     """Who else debates in mode opponents: base (the model before training), a run, RUN@STEP, a model, or MODEL@URL of a
     chat server."""
     judge: _Str = None
-    """Who decides between advocates: as --opponents, one name. The run's judge if that is base, or the policy
-    itself."""
+    """Who compares the run's answers with those of its start (this adds mode wins; base if not given); or decides
+    between advocates, or checks answers where the reward is made of checks. As --opponents, one name."""
     both_orders: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Ask the judge of advocates twice, the second time with the other order, also where the run did not: verdicts that
     change do not
@@ -137,24 +138,21 @@ class Eval:
         if self.questions < 1:
             raise ConfigError(f"questions must be at least 1, got {self.questions}")
         settings = self._settings(config, trained=run is not None)
+        if self.judge is not None and not settings.needs_judge and "wins" not in settings.modes:
+            settings = replace(settings, modes=(*settings.modes, "wins"))  # there is nothing else it could do
         check_reachable([self.judge or "", *(self.opponents if "opponents" in self.modes else ())], "judge or opponent")
         task = load_task(self.task or config.debate.task, self.seed, self.questions)
-        if self.judge is not None and not settings.needs_judge:
-            raise ConfigError(
-                f"judge {self.judge!r} decides between advocates, or checks answers where the reward is approval, "
-                "approved or pairs; use --protocol advocates, or leave it out"
-            )
         judge = self.judge or ("base" if config.recipe.judge == "base" else None)
         if judge is None and settings.protocol.scoring.rule.checked:
             judge = config.outside_judge or "base"
             if run is not None and is_endpoint(judge):
                 check_trusted(run.path, {"judge": judge}, (), self.trust_run, Terminal(stderr=True).note)
-        if self.both_orders and not settings.assigned:
+        if self.both_orders and settings.protocol.rules.peers_vote:
             raise ConfigError(
                 "both_orders is about the judge of advocates, and here there is none; use --protocol advocates, or "
                 "leave it out"
             )
-        task = two_sided(task) if settings.assigned else task
+        task = task if settings.protocol.rules.own_answers else two_sided(task)
         watching = Watching(console)
         players = Players(config, run, watching.note, console.status)
         with kept(CONTINUING, self.out or "evals"), watching:
@@ -190,9 +188,9 @@ class Eval:
             "both_orders": self.both_orders or None,
         }
         changes["protocol"] = protocol.with_choices({name: value for name, value in rules.items() if value is not None})
-        if changes["protocol"].rules.positions == "assigned":
+        if not (rules_now := changes["protocol"].rules).own_answers:
             # Advocates never agree: a run's rounds by agreement would always be added, and none ever left out.
-            changes = {"num_agents": 2, "stop_when_settled": False, "extra_rounds": 0, **changes}
+            changes = {"num_agents": rules_now.seats, "stop_when_settled": False, "extra_rounds": 0, **changes}
         if self.prompts is not None:
             changes["prompts"] = load_prompts(str(self.prompts))
         return EvalConfig.of(config, **changes)
@@ -266,6 +264,11 @@ class Watching(EvalWatcher):
 
 
 def _plural(kind: str) -> str:
-    return {"answer": "answers", "debate": "debates", "consultancy": "consultancies", "judge": "judge alone"}.get(
-        kind, kind
-    )
+    return {
+        "answer": "answers",
+        "debate": "debates",
+        "consultancy": "consultancies",
+        "judge": "judge alone",
+        "start": "the start's answers",
+        "verdict": "verdicts",
+    }.get(kind, kind)

@@ -15,12 +15,16 @@ from moot.errors import ConfigError, EngineError
 from moot.runs import Run
 from moot.tools.export.hub import check_push, push_folder
 from moot.tools.export.kinds import KINDS, LARGE, Exporting, Options
-from moot.util.safe_text import one_line
+from moot.tools.export.labels import export_labels
+from moot.tools.export.places import check_free
+from moot.util.safe_text import counted, one_line
 
 
 @dataclass(frozen=True)
 class Export:
-    """Export what a run has made. Name what you want; without a choice, all but the merged model and the transcripts.
+    """Export what a run has made, or the labels that moot label trusts as a supervised set.
+
+    Name what you want; without a choice, all of a run but the merged model and the transcripts.
 
     Everything lands in one folder, and nothing there is overwritten without --force. Several runs can be named for
     figures, which
@@ -30,7 +34,7 @@ class Export:
     runs: Annotated[
         tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN [RUN ...]", help_behavior_hint="(required)")
     ]
-    """The runs' folders."""
+    """The runs' folders, or one file of labels."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="(default: RUN/export)")] = None
     """Where to write."""
     adapter: bool = False
@@ -88,6 +92,8 @@ class Export:
             check_push(self.push)
             named += [] if self.adapter or self.merged else ["adapter"]
         kinds = named or [kind for kind in KINDS if kind not in LARGE]
+        if any(path.is_file() for path in self.runs):
+            return self._labels(named, console)
         options = Options(**{option.name: getattr(self, option.name) for option in fields(Options)})
         runs = [Run.open(path) for path in self.runs]
         job = Exporting(runs, self.out or self.runs[0] / "export", options, console.note, console.status, bar, _merge)
@@ -105,6 +111,18 @@ class Export:
         if self.push is not None:
             return self._push(self.push, job, console)
         return 1 if job.damaged else 0
+
+    def _labels(self, named: list[str], console: Terminal) -> int:
+        if len(self.runs) > 1 or self.push is not None or set(named) - {"supervised"}:
+            raise ConfigError("a file of labels makes one set, supervised.jsonl; name one file, and no other kind")
+        (file,) = self.runs
+        target = (self.out or file.parent / "export") / "supervised.jsonl"
+        check_free([target], self.force)
+        written = export_labels(file, target, self.only_right)
+        left = "".join(f"; {count} left out: {reason}" for reason, count in written.left_out.items())
+        console.say("Written:", "bold")
+        console.print(f"  {target}  {counted(written.rows, 'row')}{left}", markup=False, soft_wrap=True)
+        return 0 if written.rows else 1
 
     def _push(self, repo: str, job: Exporting, console: Terminal) -> int:
         folder = job.place("merged" if self.merged else "adapter")

@@ -28,7 +28,7 @@ from moot.tasks import load as load_task
 from moot.tasks.task import Task
 from moot.tools.evaluate import answers_folder
 from moot.tools.judge import Answered, Trial, TrialConfig, TrialRow, Way, check_verdict, graded
-from moot.util.files import digest, json_lines
+from moot.util.files import digest, json_lines, write_lines
 from moot.util.intervals import Interval
 from moot.util.safe_text import counted
 
@@ -171,6 +171,7 @@ class JudgeCommand:
             config = TrialConfig(self.checks, self.opponents, *sampled)
             trial = Trial(answers, judges, identities, config, verdicts, watching)
             await trial.ask(ways)
+            write_lines(out / "asked.jsonl", trial.listing(ways))
             return trial.rows(ways)
 
     async def _answers(self, players: Players, task: Task, out: Path, watching: Watching) -> list[Answered]:
@@ -214,7 +215,7 @@ class JudgeCommand:
             console.say(f"\n{advice(rows)}", "bold")
         count = max((row.measures.questions for row in rows), default=0)
         measured = f"{counted(count, 'question')} with right and wrong answers"
-        console.say(f"\n{measured}. Report: {out / 'report.json'}", "green")
+        console.say(f"\n{measured}. Report: {out / 'report.json'}. Look at every verdict: moot view {out}", "green")
         watching.say_losses()
         return 0 if count else 1
 

@@ -17,6 +17,7 @@ from moot.errors import ConfigError
 from moot.evaluate.report import Report, ReportRow, compare
 from moot.rl.best import NAME as BEST
 from moot.rl.best import UNRANKED, ranking, told_best
+from moot.rl.judge_trust import PAIR_ACCURACY
 from moot.rl.trust_help import ALARMS
 from moot.runs import Run
 from moot.runs.run import measured
@@ -125,7 +126,11 @@ class RunProgress(Watcher):
 
 
 def _judging(row: dict[str, Any]) -> float | None:
-    """Of the agents' votes, or where they cast none, of the outside judge's."""
+    """By the judge's checks where the reward is made of them; otherwise of the agents' votes, or where they cast none,
+    of the outside judge's."""
+    if PAIR_ACCURACY in row:
+        own: float | None = row[PAIR_ACCURACY]
+        return own
     agents = row["trust/judge_accuracy"]
     return row.get("trust/outside_accuracy") if agents is None else agents
 
@@ -147,10 +152,9 @@ def line(row: dict[str, Any], total: int, step_s: float, elapsed_s: float) -> st
                 f"right {_share(measured(row, 'test_*/correct'))}",
                 f"valid turns {_share(row['test/valid_turns'])}",
             ]
-            parts += [
-                f"turns with a vote {_share(row['test/turns_with_vote'])}",
-                f"judges right {_share(_judging(row))}",
-            ]
+            if PAIR_ACCURACY not in row:  # agents vote
+                parts += [f"turns with a vote {_share(row['test/turns_with_vote'])}"]
+            parts += [f"judges right {_share(_judging(row))}"]
         case _:
             parts = [
                 f"reward {row['env/all/reward/total']:+.2f}",
@@ -230,15 +234,18 @@ def summary(run: Run, config: TrainConfig, console: Terminal) -> int:
         ):
             moments = {"before": evals[0], "after the warm start": between, "after self-play": evals[-1]}
         old, new = (held_out_row(run, row["step"]) for row in list(moments.values())[-2:])
-        moved = []
+        moved, wins = list[str](), told_wins(evals[-1], config)
+        checked = config.protocol.scoring.rule.checked
         for name, metric, key in (
             ("valid turns", "valid_turns", "test/valid_turns"),
-            ("turns with a vote", "turns_with_vote", "test/turns_with_vote"),
+            *([] if checked else [("turns with a vote", "turns_with_vote", "test/turns_with_vote")]),
             ("right answers, held out", "accuracy", "test_*/correct"),
-            ("judges right", "judge", "trust/judge_accuracy"),
+            ("judges right", "judge", PAIR_ACCURACY if checked else "trust/judge_accuracy"),
         ):
             change = None if old is None or new is None else difference(new, old, metric, config.seed)
             by_self_play = "" if change is None else f"; self-play {_points(change)}"
+            if wins is not None and all(measured(row, key) is None for row in moments.values()):
+                continue  # no answer is known; wins say what there is to say
             console.say(
                 f"  {name:<24}"
                 + ", ".join(f"{_share(measured(row, key))} {when}" for when, row in moments.items())
@@ -246,6 +253,8 @@ def summary(run: Run, config: TrainConfig, console: Terminal) -> int:
             )
             if change is not None and (change["low"] > 0 or change["high"] < 0):
                 moved.append(f"{name} {'up' if change['value'] > 0 else 'down'}")
+        if wins is not None:
+            console.say(f"  {'wins against the start':<24}{wins}")
         count = evals[-1].get("debates/played") or 0.0
         questions = f"{count:.0f} held-out question{'s' * (count != 1)}"
         if moved:
@@ -274,10 +283,27 @@ def summary(run: Run, config: TrainConfig, console: Terminal) -> int:
     return 0
 
 
+def told_wins(row: dict[str, Any], config: TrainConfig) -> str | None:
+    """The share of questions in which a judge prefers the answer after training to the one before it, with its
+    interval; None where that was not measured."""
+    value, low, high, flips = (
+        measured(row, f"test_*/wins/{name}") for name in ("accuracy", "accuracy_low", "accuracy_high", "flips")
+    )
+    if value is None or low is None or high is None:
+        return None
+    judge = config.recipe.judge or "the untrained model"
+    questions = counted(int(row.get("test/wins_questions") or 0), "question")
+    chance = "" if low > 0.5 or high < 0.5 else "; 50% is chance, and not excluded"
+    return (
+        f"{value:.0%} [{low:.0%}, {high:.0%}] of {questions}, judged by {judge} in both orders ({_share(flips)} of the "
+        f"verdicts change with the order){chance}"
+    )
+
+
 def _nothing_learned(config: TrainConfig) -> str:
     """Why, and what to try, in the words of the reward."""
     rule, reward = config.protocol.scoring.rule, config.protocol.scoring.reward
-    if config.protocol.rules.positions == "assigned":
+    if not config.protocol.rules.peers_vote:
         return "nothing was learned from votes. Raise --max-tokens, or name a --judge whose verdicts can be read."
     if rule.from_votes:
         return "nothing was learned from votes. Try a longer warm start."

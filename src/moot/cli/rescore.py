@@ -17,7 +17,7 @@ from rich.table import Table
 from moot.cli.console import Terminal, bar
 from moot.cli.ending import complain
 from moot.cli.registry import option_names
-from moot.debate.protocol import preset
+from moot.debate.protocols import preset
 from moot.debate.scoring import Scoring
 from moot.errors import ConfigError
 from moot.runs import Run
@@ -64,6 +64,10 @@ class Rescore:
     """The choices that stand on the command line."""
 
     def run(self) -> int:
+        if self.run_dir.is_file():
+            raise ConfigError(
+                f"{self.run_dir} is a file; count its votes otherwise with: moot score {self.run_dir} --reward NAME"
+            )
         opened = Run.open(self.run_dir)
         if self.show < 0:
             raise ConfigError(f"show must be 0 or more, got {self.show}")

@@ -16,7 +16,7 @@ from moot.cli.ending import Ended, complain, interruptible, kept
 from moot.cli.loggers import check_names, make_loggers
 from moot.cli.registry import OtherProtocol, option_names
 from moot.debate.prompts import temperature as seat_temperature
-from moot.debate.protocol import PRESETS as PROTOCOLS
+from moot.debate.protocols import PRESETS as PROTOCOLS
 from moot.debate.scoring import judge_warning
 from moot.errors import ConfigError
 from moot.players.untrusted import AGAIN, check_trusted, trained_names

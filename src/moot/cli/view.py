@@ -28,8 +28,8 @@ class View:
     """
 
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[RUN ...]")] = (Path("runs"),)
-    """Runs, files of debates (what `moot demo` and `moot ask` write, anything `moot score` reads), or folders with
-    either."""
+    """Runs, files of debates (what `moot demo` and `moot label` write, anything `moot score` reads), what `moot judge`
+    wrote, or folders with any of them."""
     port: int = 8717
     """Port of the page. If it is taken, the next free one; with 0, any free one."""
     open: bool = False
@@ -38,6 +38,7 @@ class View:
     def run(self) -> int:
         try:
             from moot.page.index import cache_folder, tidy
+            from moot.page.judging import Trials
             from moot.page.runs import Runs
             from moot.page.server import make_app
             from moot.page.serving import Server
@@ -56,16 +57,19 @@ class View:
         with contextlib.suppress(KeyboardInterrupt), tempfile.TemporaryDirectory(prefix="moot-view-") as scratch:
             transcripts = Transcripts(self.runs, Path(scratch))
             runs = Runs((*(place for place in self.runs if place.is_dir()), Path(scratch)), transcripts.refresh)
+            trials = Trials(self.runs)
+            judged = len(trials.all())
             summaries = [run.summary() for run in runs.all().values()]
             cache = cache_folder(Path(scratch) / ".index")
             tidy(cache)
-            listening, app = listen(self.port), make_app(runs, cache)
+            listening, app = listen(self.port), make_app(runs, cache, trials)
             # The number, for a name may lead elsewhere: somebody else may listen on the same port of ::1.
             where = f"http://127.0.0.1:{listening.getsockname()[1]}/?token={app.token}"
 
             def ready() -> None:
-                known = f"{counted(len(summaries), 'run')}. New ones turn up by themselves."
-                console.say(known if summaries else _NONE)
+                judges = f", {counted(judged, 'measurement')} of judges" if judged else ""
+                known = f"{counted(len(summaries), 'run')}{judges}. New ones turn up by themselves."
+                console.say(known if summaries or judged else _NONE)
                 for summary in summaries:
                     if summary["trouble"]:
                         console.say(f"{summary['name']}: {summary['trouble']}", "yellow")

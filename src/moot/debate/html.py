@@ -22,7 +22,8 @@ LONGEST = 4000
 
 def as_html(debate: Debate) -> str:
     """No script, no link, no style sheet: one `<div>` that is safe in any page."""
-    sides = [f", for: {_text(side)}" for side in debate.question.sides] if debate.assigned else [""] * debate.num_agents
+    given = map(debate.position, range(debate.num_agents))
+    sides = ["" if position is None else f", for: {_text(position)}" for position in given]
     heads = "".join(f'<th style="{_CELL}">Agent {agent}{side}</th>' for agent, side in enumerate(sides))
     rounds: dict[tuple[int, bool], dict[int, Turn]] = {}
     for turn in debate.turns:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from moot.debate import advocates, sections
+from moot.debate import sections
 from moot.debate.labels import relabelled
 from moot.debate.parsing import BALLOT, CONTRACTS, parse
 from moot.debate.prompt_texts import DEFAULT, Prompts
@@ -120,8 +120,8 @@ def _text(prompts: Prompts, name: str, open_ended: bool, **values: object) -> st
 def for_judge(debate: Debate, judge: int) -> tuple[Message, ...]:
     """For one who holds no seat: the question and everybody's newest answer, whatever window the agents have."""
     prompts, labels, num_agents = debate.prompts, debate.labels(judge), debate.num_agents
-    if debate.assigned:
-        return (Message("user", advocates.for_judge(debate, labels, lambda turn: _block(debate, turn, judge, labels))),)
+    if own := debate.rules.own_judge_text(debate, labels, lambda turn: _block(debate, turn, judge, labels)):
+        return (Message("user", own),)
     turns = [debate.turns[i] for i in debate.answers().values()]
     turns.sort(key=lambda turn: labels[turn.agent])
     numbers = [labels[turn.agent] for turn in turns]
@@ -241,9 +241,9 @@ def _user_message(debate: Debate, agent: int, round: int, spoken: int, now: int)
     mine = _last_of(turns, agent)
     failed = [prompts.say(f"{table}.failed")] if mine is not None and mine.failed and rules.history_rounds != 0 else []
     blocks = [_block(debate, turns[i], -1 if shared else agent, labels) for i in visible]
-    if debate.assigned:
-        heard = any(turns[i].agent != agent and advocates.argues(turns[i]) for i in visible)
-        return Message("user", advocates.request(debate, agent, labels, first, [*blocks, *failed], heard))
+    heard = any(turns[i].agent != agent and sections.is_filled(turns[i]) for i in visible)
+    if own := rules.own_request(debate, agent, labels, first, [*blocks, *failed], heard):
+        return Message("user", own)
     ballot, work = round == now and debate.balloting, _work(debate, turns, visible)
     # What differs between seats: at the end where they share what stands before it.
     if not shared:
@@ -284,9 +284,9 @@ def request(debate: Debate, agent: int, section: str, others: Sequence[int], wor
     """What asks for one section, where each is an exchange of its own. `others` may be judged."""
     prompts, labels = debate.prompts, debate.labels(agent)
     numbers = sorted(labels[other] for other in others)
+    if section == "comparison" and (own := debate.rules.own_verdict(debate, labels)):
+        return Message("user", own)
     match section:
-        case "comparison" if debate.assigned:
-            text = prompts.say("advocates.verdict", choices=advocates.choices(debate, labels))
         case "evaluation" if not numbers:
             text = prompts.say("asked.nobody")
         case "evaluation":
@@ -331,8 +331,8 @@ def _block(debate: Debate, turn: Turn, viewer: int, labels: Sequence[int]) -> st
     if rules.sections == "asked":
         # What nobody was asked for is not worth reading, and a solution alone needs no heading.
         clipped = {name: said for name, said in clipped.items() if said != NOTHING}
-        if debate.assigned and not clipped:
-            return f"{head}\n{debate.prompts.say('advocates.silent')}"
+        if not clipped and (silence := rules.own_silence(debate.prompts)):
+            return f"{head}\n{silence}"
         if list(clipped) == ["solution"]:
             return f"{head}\n{clipped['solution']}"
     return "\n".join([head, *(f"{name}: {said}" for name, said in clipped.items())])

@@ -5,16 +5,22 @@ Nothing here says how votes count; that is `Scoring`, and can be chosen again wh
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from moot.debate.parsing import CONTRACTS
 from moot.debate.typed_fields import as_json, check_types
-from moot.debate.types import Turn
+from moot.debate.types import Question, Turn
 from moot.errors import ConfigError
 
+if TYPE_CHECKING:
+    from moot.debate.prompt_texts import Prompts
+    from moot.debate.scoring import Scoring
+    from moot.debate.state import Debate
+
 FIELDS = CONTRACTS["five_tag"]
+FOR_ADVOCATES = dict.fromkeys(("consultancy", "judge"), "needs advocates: use --protocol advocates")
 
 
 @dataclass(frozen=True)
@@ -56,10 +62,16 @@ class Rules:
     the same count."""
     temperature: float = 1.0
     """The temperature of sampling. A persona's own temperature is multiplied by it."""
-    positions: Literal["none", "assigned"] = "none"
-    """assigned: two agents are advocates. Each argues for the side of the question that its seat is given, neither
-    votes, and a judge
-    without a seat decides."""
+    positions = "none"
+    """What files call this kind of rules; no setting, because it comes with a protocol."""
+    seats = 0
+    """How many agents there are; 0 is any number."""
+    peers_vote = True
+    """Agents judge each other. Otherwise a judge without a seat decides, and nobody else votes."""
+    own_answers = True
+    """Agents look for the answer. Otherwise each seat is given one to argue for."""
+    refused_modes: ClassVar[Mapping[str, str]] = FOR_ADVOCATES
+    """Modes of evaluation that make no sense here, and why."""
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -79,32 +91,51 @@ class Rules:
                 "prefix; "
                 "leave it off, or use layout rebuilt"
             )
-        if self.positions == "assigned" and (
-            self.sections != "asked" or self.contract != "three_tag" or self.closing_ballot
-        ):
-            raise ConfigError(
-                "positions assigned needs sections asked, contract three_tag and no closing_ballot, because advocates "
-                "argue and do not "
-                f"vote; got sections {self.sections}, contract {self.contract}, closing_ballot "
-                f"{str(self.closing_ballot).lower()}; "
-                "the protocol advocates has all of it"
-            )
         if not 0 <= self.temperature <= 10:
             raise ConfigError(f"temperature must be from 0 to 10, got {self.temperature}; the usual value is 1")
 
     def as_dict(self) -> dict[str, Any]:
-        return as_json(self)
+        return {**as_json(self), "positions": self.positions}
 
+    # What it refuses
 
-def check_advocates_rules(rules: Rules) -> None:
-    """What advocates may be told to do in training, and what they must be able to read: they only ever write
-    arguments."""
-    if "solution" not in rules.visible or set(rules.visible) - {"solution", "evaluation"}:
-        raise ConfigError(
-            f"visible must be solution with positions assigned, got {' '.join(rules.visible) or 'nothing'}: an "
-            "advocate writes its "
-            "argument there and nothing else, and the judge decides by it; use --visible solution, or leave it out"
-        )
+    def check_agents(self, num_agents: int) -> None:
+        if self.seats and num_agents != self.seats:
+            raise ConfigError(
+                f"num_agents must be {self.seats} with positions {self.positions}, got {num_agents}: a question has "
+                f"{self.seats} sides; use --num-agents {self.seats}"
+            )
+
+    def check_question(self, question: Question, num_agents: int) -> None:
+        """Refuses a question that cannot be debated like this."""
+
+    def check_scoring(self, scoring: Scoring) -> None:
+        """Refuses ways to count votes that make no sense here, in training and afterwards."""
+
+    def check_training(self, scoring: Scoring, num_agents: int, judge: str) -> None:
+        """Refuses what cannot be trained with; `judge` is the one without a seat, if any."""
+        if num_agents < 3:
+            raise ConfigError(f"num_agents must be at least 3 to train, got {num_agents}: with fewer nobody can vote")
+
+    # What agents are told, where it is not what everybody is told; empty for that
+
+    def own_request(
+        self, debate: Debate, agent: int, labels: Sequence[int], first: bool, blocks: Sequence[str], heard: bool
+    ) -> str:
+        """What an agent reads before its turn. `blocks` is what others said; `heard` if one of them argued."""
+        return ""
+
+    def own_judge_text(self, debate: Debate, labels: Sequence[int], block: Callable[[Turn], str]) -> str:
+        """What a judge without a seat reads."""
+        return ""
+
+    def own_verdict(self, debate: Debate, labels: Sequence[int]) -> str:
+        """What asks a judge for its verdict."""
+        return ""
+
+    def own_silence(self, prompts: Prompts) -> str:
+        """What stands for a turn in which nothing was said."""
+        return ""
 
 
 # Who is shown what, and whom one may judge
@@ -132,10 +163,9 @@ def candidates(rules: Rules, turns: Sequence[Turn]) -> Iterator[dict[int, int]]:
     """For each turn, the responses its author may judge: agent -> index of that agent's newest parsed turn it was
     shown.
 
-    The keys are the eligible agents. One pass: what is newest only changes when somebody speaks. Advocates judge
-    nobody.
+    The keys are the eligible agents. One pass: what is newest only changes when somebody speaks.
     """
-    if rules.positions == "assigned":
+    if not rules.peers_vote:
         yield from ({} for _ in turns)
         return
     finished: dict[int, int] = {}
@@ -158,10 +188,9 @@ def eligible(
     """The agents that `agent`, about to speak in `round`, may judge; only by what they said since round `oldest`, if
     that is given.
 
-    Looks from the newest turn back and stops once all the others are there, which is usually one round. Advocates judge
-    nobody.
+    Looks from the newest turn back and stops once all the others are there, which is usually one round.
     """
-    if rules.positions == "assigned":
+    if not rules.peers_vote:
         return ()
     oldest = max(oldest, first_round_shown(rules, round))
     newest = round if rules.schedule == "sequential" else round - 1

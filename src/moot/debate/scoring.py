@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from moot.debate.reward import REWARDS, Reward, reward_named
+from moot.debate.reward import Reward, reward_named
 from moot.debate.typed_fields import as_json, check_types
 from moot.errors import ConfigError
 
@@ -134,33 +134,3 @@ def judge_warning(scoring: Scoring, num_agents: int, trained: bool = True) -> st
     other = f", or --judge-consensus leave_one_out{needs}" if trained else ""
     few = f"With {num_agents} agents each pair has {judges}: the judge reward teaches little but to vote."
     return f"{few} Use --num-agents 5 or more{other}."
-
-
-def check_advocates_scoring(scoring: Scoring) -> None:
-    """How advocates may be paid, in training and afterwards."""
-    if not scoring.judges_count:
-        raise ConfigError(
-            f"the judge decides between advocates, so voters must be judges or both, got {scoring.voters}"
-        )
-    if scoring.rule.checked:
-        raise ConfigError(
-            f"reward must be generator_judge, win_rate or win_minus_loss with positions assigned, got {scoring.reward}:"
-            " the judge of advocates reads both and decides between them"
-        )
-    luck = "which side an advocate is given is luck, and only the judge's decision depends on what it says"
-    if not scoring.rule.from_votes and scoring.rule.our_own:
-        votes = ", ".join(reward.name for reward in REWARDS.values() if reward.from_votes)
-        raise ConfigError(
-            f"reward must be {votes} or path.py:function with positions assigned, got {scoring.reward}: {luck}"
-        )
-    for name in ("reward_mix", "correct_bonus"):
-        if getattr(scoring, name):
-            raise ConfigError(f"{name} must be left out with positions assigned, got {getattr(scoring, name)}: {luck}")
-    usual = Scoring()
-    for name in OF_AGENTS_VOTES:
-        if (value := getattr(scoring, name)) != getattr(usual, name):
-            told = str(value).lower() if isinstance(value, bool) else value
-            raise ConfigError(
-                f"{name} must be left out with positions assigned, got {told}: it is about the votes of agents, and "
-                "advocates do not vote"
-            )

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from moot.debate.parsing import BALLOT, CONTRACTS
-from moot.debate.types import Said
+from moot.debate.types import Said, Turn
 
 Sections = Literal["sampled", "given", "asked"]
 
@@ -35,6 +35,11 @@ def plan(contract: str, others: int, judge_first: bool) -> tuple[str, ...]:
         return judging or ("evaluation",)
     spoken = (*judging, "solution") if judge_first else ("solution", *judging)
     return (*spoken, *(name for name in CONTRACTS[contract] if name.startswith("consensus")))
+
+
+def is_filled(turn: Turn) -> bool:
+    """Whether a solution stands there, and not only the word for none."""
+    return turn.fields is not None and turn.fields["solution"] != NOTHING
 
 
 @dataclass(frozen=True)

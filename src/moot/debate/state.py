@@ -75,11 +75,7 @@ class Debate:
             raise ConfigError(f"max_rounds must be at least 1, got {self.max_rounds}; use 1 for a single pass")
         if self.extra_rounds < 0:
             raise ConfigError(f"extra_rounds must be 0 or more, got {self.extra_rounds}; 0 means none")
-        if self.assigned and not len(self.question.sides) == self.num_agents == 2:
-            raise ConfigError(
-                f"positions assigned needs two agents and a question with two sides, got {self.num_agents} agents and "
-                f"{len(self.question.sides)} sides; use --num-agents 2 and a file whose rows have the field sides"
-            )
+        self.rules.check_question(self.question, self.num_agents)
         if self.settled is None and (self.stop_when_settled or self.extra_rounds):
             name = "stop_when_settled" if self.stop_when_settled else "extra_rounds"
             raise ConfigError(
@@ -87,10 +83,9 @@ class Debate:
                 "grader"
             )
 
-    @property
-    def assigned(self) -> bool:
-        """Whether each agent is an advocate of the side that its seat is given."""
-        return self.rules.positions == "assigned"
+    def position(self, agent: int) -> str | None:
+        """The answer that its seat is given to argue for; None where agents look for the answer themselves."""
+        return None if self.rules.own_answers else self.question.sides[agent]
 
     @property
     def done(self) -> bool:

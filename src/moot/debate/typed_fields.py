@@ -32,7 +32,8 @@ def near(word: str, names: Iterable[str]) -> str:
 
 def check_types(choices: object) -> None:
     """Data from a file may hold anything; JSON's true must not pass for 1."""
-    for name, hint in _hints_of(cast(Hashable, type(choices))).items():
+    hints = _hints_of(cast(Hashable, type(choices)))
+    for name, hint in ((name, hints[name]) for name in names_of(cast(Any, type(choices)))):
         _check(name, getattr(choices, name), hint)
 
 

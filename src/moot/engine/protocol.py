@@ -33,6 +33,19 @@ def in_words(error: BaseException) -> str:
 
 
 @dataclass(frozen=True)
+class Scene:
+    """What is asked for, as facts: for an engine that writes by a script and understands no prompt."""
+
+    agent: int = -1
+    """The number that the speaker is known by."""
+    eligible: tuple[int, ...] = ()
+    """The numbers of those it may judge now."""
+    contract: str = "three_tag"
+    section: str = ""
+    """The one section asked for; empty for a whole turn in tags."""
+
+
+@dataclass(frozen=True)
 class SamplingParams:
     max_tokens: int
     temperature: float = 1.0
@@ -41,6 +54,8 @@ class SamplingParams:
     """-1 means off, as in the Tinker API."""
     stop: Stop = ()
     seed: int | None = None
+    scene: Scene | None = field(default=None, compare=False)
+    """Beside the prompt, for an engine that cannot read it; others do not look."""
 
 
 @dataclass(frozen=True)

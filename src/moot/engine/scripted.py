@@ -1,10 +1,9 @@
 """A deterministic engine that speaks from a script, for demos and tests: no model, no torch, no downloads.
 
-It reads its prompt as a model would (who am I, which round, whom may I judge) and answers in one of eight ways that the
-prompt and
-the engine's seed fix; the request's seed picks one. So the chance of an answer is 1/8 (more where two are alike), and a
-token's logprob
-says how many of the answers alike so far continue with it. Training verbs are counted and checked, and change nothing.
+What it is asked for is said beside the prompt (`Scene`), so that no text has to be worded as it knows it. It answers in
+one of eight ways that the prompt and the engine's seed fix; the request's seed picks one. So the chance of an answer is
+1/8 (more where two are alike), and a token's logprob says how many of the answers alike so far continue with it.
+Training verbs are counted and checked, and change nothing.
 """
 
 from __future__ import annotations
@@ -30,6 +29,7 @@ from moot.engine.protocol import (
     LossOutput,
     Sample,
     SamplingParams,
+    Scene,
     StepOutput,
     check_candidates,
     check_loss,
@@ -98,67 +98,6 @@ class ByteTokenizer:
         return self.encode(text) if tokenize else text
 
 
-@dataclass(frozen=True)
-class Scene:
-    """What the script reads in its prompt."""
-
-    agent: int
-    num_agents: int
-    eligible: tuple[int, ...]
-    five_tag: bool
-    section: str = ""
-    """The one section asked for, where the prompt asks for one."""
-
-
-_WHO = re.compile(r"(?:You are Agent (\d+)\. )?(\d+) agents(?: \(Agent 0 to Agent \d+\))? answer\b")
-_SEAT = re.compile(r"You are Agent (\d+)\.(?: What Agent \1 said above is your own\.)?")
-"""Where layout shared says it, after all that every agent reads."""
-_WHOM = re.compile(r"in exactly these names: ((?:Agent \d+(?: and |; )?)+)")
-_TAG_LEFT_OPEN = re.compile(r"<(solution|evaluation|comparison|consensus|consensus_reason)>\n\Z")
-_REQUESTS = {
-    "comparison": re.compile(r"\ANow (?:compare these answers|decide which)"),
-    "evaluation": re.compile(r"^(?:Check|Read) the .+ of Agent|^Nobody else has given", re.M),
-    "consensus": re.compile(r"\ADo all agents"),
-    "consensus_reason": re.compile(r"\ASay why in one sentence"),
-    "forecast": re.compile(r"How likely is it that your answer (?:wins|is right)"),
-}
-"""How a prompt asks for one section, in its newest message; the plain question asks for a solution."""
-
-
-_USER = re.compile(r"<\|im_start\|>user\n|<｜User｜>|\[INST\] ?")
-"""Where a user's message begins, in the chat formats that the script is tried with."""
-
-
-def read_scene(prompt: str) -> Scene:
-    who = _WHO.search(prompt)
-    tagged = who is not None or "You are a judge." in prompt
-    newest = prompt
-    for begin in _USER.finditer(prompt):
-        newest = prompt[begin.end() :]
-    seats = list(_SEAT.finditer(newest))
-    if seats:
-        newest = newest[seats[-1].end() :]
-    # In tags, what to write now stands at the end; otherwise the message is the request, and what follows it is the
-    # chat format's.
-    request = newest[newest.rfind("Round ") :] if tagged else newest.partition("<|im_end|>")[0]
-    whom = _WHOM.search(request) if tagged else None
-    section = ""
-    if left_open := _TAG_LEFT_OPEN.search(prompt):
-        section = left_open[1]
-    elif _REQUESTS["forecast"].search(newest):
-        section = "forecast"  # in tags, too: it is asked for without any
-    elif not tagged:
-        section = next((name for name, asks in _REQUESTS.items() if asks.search(request)), "solution")
-    named = whom[1] if whom else request if section in ("evaluation", "comparison") and not tagged else ""
-    return Scene(
-        agent=int(who[1]) if who and who[1] else int(seats[-1][1]) if seats else -1,
-        num_agents=int(who[2]) if who else 1,
-        eligible=tuple(sorted({int(i) for i in re.findall(r"Agent (\d{1,9})\b", named)})),
-        five_tag="<consensus_reason>" in prompt,
-        section=section,
-    )
-
-
 # The three manners of speaking. Each takes a scene and a source of randomness, and writes one turn.
 
 
@@ -219,6 +158,8 @@ def hostile(scene: Scene, rng: random.Random) -> str:
     return rng.choice(attacks)()
 
 
+PLAIN = Scene(section="solution")
+"""What somebody asks for who says nothing about it: a plain answer."""
 STYLES: dict[str, tuple[Callable[[Scene, random.Random], str], ...]] = {
     "well_formed": (well_formed,),
     "sloppy": (sloppy,),
@@ -236,13 +177,11 @@ def _pairs(scene: Scene, rng: random.Random) -> list[tuple[int, int]]:
 def _turn(scene: Scene, solution: str, evaluation: str, comparison: str, consensus: str) -> str:
     if scene.section:
         parts = {"solution": solution, "evaluation": evaluation, "comparison": comparison, "consensus": consensus}
-        # Follows from the solution, so that nothing more is drawn by lot.
-        parts["forecast"] = f"{10 * (sum(map(ord, solution)) % 11)}%"
         return parts.get(scene.section, "Because.")
     text = (
         f"<solution>{solution}</solution>\n<evaluation>{evaluation}</evaluation>\n<comparison>{comparison}</comparison>"
     )
-    if scene.five_tag:
+    if scene.contract == "five_tag":
         text += f"\n<consensus>{consensus}</consensus>\n<consensus_reason>Because.</consensus_reason>"
     return text
 
@@ -281,7 +220,7 @@ class ScriptedEngine:
         ids = check_prompt(prompt, params.max_tokens, self.context_length)
         if self.latency_s:
             await asyncio.sleep(self.latency_s)
-        scene = read_scene(self.tokenizer.decode(ids.tolist(), skip_special_tokens=False))
+        scene = params.scene or PLAIN
         key = hashlib.sha256(f"{self.seed}/{self.style}".encode() + ids.tobytes()).hexdigest()
         answers = [
             self._answer(scene, f"{key}/{variant}", params)

@@ -7,12 +7,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from moot.debate.advocates import argues
 from moot.debate.rewards import Grades, held_answers, last_parsed
 from moot.debate.rules import candidates
 from moot.debate.scoring import Scoring
+from moot.debate.sections import is_filled
 from moot.debate.state import Debate
 from moot.debate.types import Parsed
+from moot.rl.judge_trust import judged
 from moot.rl.metrics import answer_metrics
 from moot.rl.trust import Share, judge_accuracy
 from moot.tokens.played import PlayedDebate
@@ -53,7 +54,8 @@ def count_debate(each: PlayedDebate) -> dict[str, Share]:
         right = each.winner_is_right()
         shares["winner"] = (float(bool(right)), float(right is not None))
         shares["group"] = (float(_group_is_right(each)), 1.0)
-        shares["judge"] = judge_accuracy([each])
+        checked = judged(each)
+        shares["judge"] = (checked.wins, checked.pairs) if each.scoring.rule.checked else judge_accuracy([each])
         shares |= _count_first_round(debate, grades)
     return shares
 
@@ -74,7 +76,7 @@ def count_verdicts(played: Sequence[PlayedDebate], seats: Sequence[int | None]) 
     ]
     if any(seat is not None for seat in seats):
         shares["preferred"] = (float(sum(believed)), float(len(believed)))
-    arguments = [turn for each in played for turn in each.debate.turns if turn.failed or argues(turn)]
+    arguments = [turn for each in played for turn in each.debate.turns if turn.failed or is_filled(turn)]
     return {**shares, "valid_turns": (float(sum(not turn.failed for turn in arguments)), float(len(arguments)))}
 
 

@@ -12,10 +12,12 @@ from typing import Any
 from moot.errors import ConfigError
 from moot.runs.run import measured
 from moot.util.disk import write_atomically
+from moot.util.intervals import wilson
 from moot.util.safe_text import one_line
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999933")
 """Told apart by most people, colour-blind or not."""
+LOOK = {"svg.hashsalt": "moot", "svg.fonttype": "none", "text.parse_math": False, "axes.titlesize": "medium"}
 STYLES = ("-", "--", "-.", ":")
 
 
@@ -61,18 +63,15 @@ Picture = Sequence[tuple[Panel, Mapping[str, Curve]]]
 
 
 def draw(picture: Picture, stem: Path, *, axis: str = "step", alone: bool = False) -> list[Path]:
-    """Writes `stem`.png and `stem`.svg, and answers with them. `alone` makes a picture of each panel beside the one of
-    all."""
+    """Writes `stem`.png and `stem`.svg; the files. `alone` adds a picture of each panel."""
     pyplot = _pyplot()
     labels = list(dict.fromkeys(label for _, lines in picture for label in lines))
     columns = min(3, len(picture))
     rows = -(-len(picture) // columns)
-    look = {"svg.hashsalt": "moot", "svg.fonttype": "none", "text.parse_math": False, "axes.titlesize": "medium"}
     written: list[Path] = []
-    with pyplot.rc_context(look):
-        whole, grid = pyplot.subplots(
-            rows, columns, figsize=(4.2 * columns, 2.9 * rows + 0.4), squeeze=False, layout="constrained"
-        )
+    with pyplot.rc_context(LOOK):
+        size = (4.2 * columns, 2.9 * rows + 0.4)
+        whole, grid = pyplot.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained")
         for place, (panel, lines) in zip(grid.flat, picture, strict=False):
             _panel(place, panel, lines, labels, axis)
         for place in grid.flat[len(picture) :]:
@@ -80,9 +79,8 @@ def draw(picture: Picture, stem: Path, *, axis: str = "step", alone: bool = Fals
         if len(labels) > 1:
             several = any(line.runs > 1 for _, lines in picture for line in lines.values())
             title = "mean and range over seeds" if several else None
-            whole.legend(
-                *_legend(grid.flat), title=title, loc="outside lower center", ncols=min(4, len(labels)), frameon=False
-            )
+            legend = {"loc": "outside lower center", "ncols": min(4, len(labels)), "frameon": False}
+            whole.legend(*_legend(grid.flat), title=title, **legend)
         written += _save(pyplot, whole, stem)
         for panel, lines in picture if alone else ():
             single, place = pyplot.subplots(figsize=(5.2, 3.4), layout="constrained")
@@ -91,6 +89,44 @@ def draw(picture: Picture, stem: Path, *, axis: str = "step", alone: bool = Fals
                 place.legend(frameon=False, fontsize="small")
             written += _save(pyplot, single, stem.with_name(panel.name))
     return written
+
+
+@dataclass(frozen=True)
+class Bin:
+    """Answers of about the same confidence."""
+
+    confidence: float
+    """Their mean."""
+    right: int
+    of: int
+
+    @property
+    def share(self) -> float:
+        return self.right / self.of
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        return wilson(self.right, self.of)
+
+    def as_dict(self) -> dict[str, float]:
+        low, high = self.interval
+        return {**vars(self), "low": low, "high": high}
+
+
+def draw_reliability(bins: Sequence[Bin], stem: Path) -> list[Path]:
+    """What was said of answers beside what came: on the diagonal, confidence is the share that is right."""
+    pyplot = _pyplot()
+    with pyplot.rc_context(LOOK):
+        figure, place = pyplot.subplots(figsize=(4.2, 4.2), layout="constrained")
+        said, came = [each.confidence for each in bins], [each.share for each in bins]
+        reach = [[each.share - each.interval[0] for each in bins], [each.interval[1] - each.share for each in bins]]
+        place.plot([0, 1], [0, 1], color="0.6", linewidth=0.8, linestyle=(0, (2, 3)))
+        place.errorbar(said, came, reach, fmt="o", color=COLOURS[0], capsize=3)
+        for each in bins:
+            place.annotate(str(each.of), (each.confidence, each.share), textcoords="offset points", xytext=(6, -10))
+        place.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), xlabel="confidence", ylabel="share that is right")
+        place.spines[["top", "right"]].set_visible(False)
+        return _save(pyplot, figure, stem)
 
 
 def _pyplot() -> Any:
@@ -111,16 +147,8 @@ def _panel(place: Any, panel: Panel, lines: Mapping[str, Curve], labels: Sequenc
         number = labels.index(label)
         colour, style = COLOURS[number % len(COLOURS)], STYLES[number // len(COLOURS) % len(STYLES)]
         marker = "o" if panel.phase == "eval" or len(line.steps) == 1 else None
-        place.plot(
-            line.steps,
-            line.mean,
-            style,
-            color=colour,
-            label=one_line(label, 40),
-            linewidth=1.6,
-            marker=marker,
-            markersize=4,
-        )
+        look = {"color": colour, "linewidth": 1.6, "marker": marker, "markersize": 4}
+        place.plot(line.steps, line.mean, style, label=one_line(label, 40), **look)
         if line.runs > 1:
             place.fill_between(line.steps, line.low, line.high, color=colour, alpha=0.18, linewidth=0)
     if panel.level is not None:

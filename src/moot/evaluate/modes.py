@@ -7,6 +7,8 @@
                   peers' votes
     opponents     N debates per question, the policy in seat i of debate i, everybody else in the other seats
 
+    wins          one plain answer beside the start's, judged in both orders (wins.py)
+
 Where agents are advocates (positions assigned) the answer of a debate is the side that the judge finds right, and there
 are two more:
 
@@ -28,15 +30,18 @@ from typing import Any, Literal, get_args
 
 from moot.debate.prompt_texts import DEFAULT, Prompts
 from moot.debate.prompts import temperature as seat_temperature
-from moot.debate.protocol import V2, Protocol
+from moot.debate.protocols import V2, Protocol
 from moot.errors import ConfigError
+from moot.evaluate.wins import VERDICT
+from moot.judges.asking import texts_digest
 from moot.settings.train import TrainConfig, section_limits
 from moot.training.parts import debate_settings
+from moot.util.files import digest
 
-Mode = Literal["direct", "vote", "debate", "debate+vote", "opponents", "consultancy", "judge"]
+Mode = Literal["direct", "vote", "debate", "debate+vote", "opponents", "wins", "consultancy", "judge"]
 MODES: tuple[str, ...] = get_args(Mode)
 
-HEADLINE = dict.fromkeys(MODES, "correct") | {"vote": "cons@k", "debate+vote": "group"}
+HEADLINE = dict.fromkeys(MODES, "correct") | {"vote": "cons@k", "debate+vote": "group", "wins": "wins"}
 """Which metric is a mode's accuracy. `correct` is the mean over answers, or whether the judge of advocates is right."""
 
 
@@ -67,7 +72,10 @@ class EvalConfig:
     opponents: Mapping[str, str] = field(default_factory=dict)
     """By name, who they are, for the same purpose."""
     judge: str = ""
-    """Who decides between advocates or checks answers, for the same purpose; empty for the policy itself."""
+    """Who decides between advocates, checks answers, or judges in mode wins, for the same purpose; empty for the policy
+    itself."""
+    rival: str = ""
+    """The start, with which mode wins compares, for the same purpose."""
 
     def __post_init__(self) -> None:
         if not self.modes:
@@ -77,18 +85,10 @@ class EvalConfig:
                 raise ConfigError(f"modes may name {', '.join(MODES)}, got {mode!r}")
         if repeated := next((mode for mode in self.modes if self.modes.count(mode) > 1), None):
             raise ConfigError(f"modes names {repeated!r} twice; once is enough")
-        if self.assigned and self.num_agents != 2:
-            raise ConfigError(
-                f"num_agents must be 2 with positions assigned, got {self.num_agents}: a question has two sides"
-            )
-        refused = {"debate+vote"} if self.assigned else {"consultancy", "judge"}
-        if unfit := next((mode for mode in self.modes if mode in refused), None):
-            why = (
-                "advocates keep their positions, and the judge decides"
-                if self.assigned
-                else "needs advocates: use --protocol advocates"
-            )
-            raise ConfigError(f"modes may not name {unfit!r} here: {why}")
+        rules = self.protocol.rules
+        rules.check_agents(self.num_agents)
+        if unfit := next((mode for mode in self.modes if mode in rules.refused_modes), None):
+            raise ConfigError(f"modes may not name {unfit!r} here: {rules.refused_modes[unfit]}")
         for name in (
             "k",
             "num_agents",
@@ -115,14 +115,9 @@ class EvalConfig:
         return cls(**{**same, **debate_settings(config), **changes})
 
     @property
-    def assigned(self) -> bool:
-        """Whether agents are advocates, and a judge decides."""
-        return self.protocol.rules.positions == "assigned"
-
-    @property
     def needs_judge(self) -> bool:
         """Whether a judge without a seat decides: between advocates, or by checking answers."""
-        return self.assigned or self.protocol.scoring.rule.checked
+        return not self.protocol.rules.peers_vote or self.protocol.scoring.rule.checked
 
     @property
     def answer_temperature(self) -> float:
@@ -142,6 +137,13 @@ class EvalConfig:
         common = {"policy": self.policy, "seed": self.seed, "max_tokens": self.max_tokens}
         if kind == "answer":
             return {**common, "kind": kind, "temperature": self.answer_temperature}
+        if kind == "start":
+            return {**self.settings("answer"), "policy": self.rival or "the start"}
+        if kind == VERDICT:
+            pair = [digest(self.settings(of)) for of in ("answer", "start")]
+            texts = texts_digest(self.prompts, "pairs", "solution")
+            asked = {"kind": kind, "answers": pair, "judge": self.judge, "texts": texts, "seed": self.seed}
+            return {**asked, "max_tokens": self.evaluation_tokens}
         # Rewards are found in what was said; they do not change it.
         debate: dict[str, Any] = {
             "num_agents": self.num_agents,
@@ -185,6 +187,8 @@ def needs(config: EvalConfig, mode: str, k: int) -> list[Need]:
             return [Need("answer", 1)]
         case "vote":
             return [Need("answer", k)]
+        case "wins":
+            return [Need("answer", 1), Need("start", 1)]
         case "consultancy":
             return [Need("consultancy", 2)]
         case "judge":

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from moot.debate.advocates import silent
 from moot.debate.plain import plain_answers
+from moot.debate.protocols.advocates import silent
 from moot.debate.rewards import Grades
 from moot.debate.state import Debate
 from moot.debate.types import Message, Question
@@ -26,6 +26,7 @@ from moot.evaluate.counting import (
 from moot.evaluate.modes import HEADLINE, KINDS, EvalConfig, all_needs, needs, opponent_in
 from moot.evaluate.report import Report, ReportRow, make_row
 from moot.evaluate.store import AnswerStore, Record, SampleKey, cut, debate_of, debate_record, question_key
+from moot.evaluate.wins import VERDICT, Contest, count_wins, verdict
 from moot.judges.checking import checking
 from moot.rl.rollout import Guest, Player, TextPlayer, rollout
 from moot.rl.trust import panel
@@ -52,6 +53,7 @@ async def evaluate(
     *,
     opponents: Mapping[str, Guest] | None = None,
     judge: Guest | None = None,
+    contest: Contest | None = None,
     answers: AnswerStore | None = None,
     watcher: EvalWatcher = EvalWatcher(),
     played: Callable[[str, PlayedDebate], None] = lambda kind, rollout: None,
@@ -61,8 +63,7 @@ async def evaluate(
     sampled again.
 
     `judge` decides between advocates, or checks answers where the reward is made of checks; without one the policy
-    does. `played` is handed each debate as it ends, with its
-    kind (as in
+    does. `contest` is for mode wins. `played` is handed each debate as it ends, with its kind (as in
     `EvalConfig.settings`), also one that the engine lost; `graded` is handed those of kind `debate` when all are over,
     with their scores.
     """
@@ -73,8 +74,10 @@ async def evaluate(
     config = replace(config, opponents={name: config.opponents.get(name, name) for name in guests})
     if "opponents" in config.modes and not guests:
         raise ConfigError("mode opponents needs somebody to play against; name them with opponents")
+    if "wins" in config.modes and contest is None:
+        raise ConfigError("mode wins compares a run with what it started from; name a run, at a step after 0")
     kept = AnswerStore() if answers is None else answers
-    work = _Work(policy, config, task, distinct, guests, judge or policy, kept, watcher, played)
+    work = _Work(policy, config, task, distinct, guests, judge or policy, kept, watcher, played, contest)
 
     k = config.k
     if config.match_tokens:
@@ -83,6 +86,8 @@ async def evaluate(
         k = work.matching_k()
         watcher.note(f"vote takes k = {k}: as many answers as generate the tokens of one debate")
     await work.sample(all_needs(config, config.modes, k))
+    if "wins" in config.modes:  # when both have answered
+        await work.sample({VERDICT: 2})
     report, debates = await asyncio.to_thread(_report, work, k)
     graded(debates)
     return report
@@ -101,6 +106,7 @@ class _Work:
     answers: AnswerStore
     watch: EvalWatcher
     played: Callable[[str, PlayedDebate], None]
+    contest: Contest | None = None
 
     def __post_init__(self) -> None:
         self._gate = asyncio.Semaphore(self.config.concurrency)
@@ -150,12 +156,9 @@ class _Work:
 
     async def _one(self, kind: str, key: str, number: int) -> None:
         async with self._gate:
-            question = self.questions[key]
             seed = turn_seed(self.config.seed, kind, key, number)
             try:
-                record = await (
-                    self._answer(question, seed) if kind == "answer" else self._debate(kind, question, number, seed)
-                )
+                record = await self._made(kind, key, number, seed)
             except EngineError as error:
                 # Not kept: the next run tries again.
                 self.watch.sampled(kind, 0, str(error))
@@ -163,9 +166,23 @@ class _Work:
         self.answers.add(self.place(kind, key, number), record)
         self.watch.sampled(kind, record["tokens"], None)
 
-    async def _answer(self, question: Question, seed: int) -> Record:
+    async def _made(self, kind: str, key: str, number: int, seed: int) -> Record:
+        question = self.questions[key]
+        if kind == "answer":
+            return await self._answer(self.policy, question, seed)
+        if self.contest is not None and kind == "start":
+            return await self._answer(self.contest.start, question, seed)
+        if self.contest is not None and kind == VERDICT:
+            ours, theirs = (self.records(of, key, 1) for of in ("answer", "start"))
+            if ours is None or theirs is None:
+                raise EngineError("one of the two answers is missing")
+            params = SamplingParams(self.config.evaluation_tokens, 1.0, seed=seed)
+            return await verdict(self.contest.judge, question, ours[0], theirs[0], number, params, self.config.prompts)
+        return await self._debate(kind, question, number, seed)
+
+    async def _answer(self, who: Player | TextPlayer, question: Question, seed: int) -> Record:
         params = SamplingParams(self.config.max_tokens, self.config.answer_temperature, seed=seed)
-        answer = await self.policy.answer([Message("user", question.plain)], params)
+        answer = await who.answer([Message("user", question.plain)], params)
         return {"text": answer.text, "stop": answer.stop_reason, "tokens": answer.tokens}
 
     async def _debate(self, kind: str, question: Question, number: int, seed: int) -> Record:
@@ -212,6 +229,10 @@ def _report(work: _Work, k: int) -> tuple[Report, list[PlayedDebate]]:
     rows: list[ReportRow] = []
     counted: dict[tuple[str, int], dict[str, QuestionCounts]] = {}
     for mode in config.modes:
+        if mode == "wins":
+            won = _wins(work)
+            rows.append(make_row(mode, 1, HEADLINE[mode], won, len(work.questions) - len(won), None, config.seed))
+            continue
         for need in needs(config, mode, k):
             sampled = (need.kind, need.count)
             if sampled not in counted:  # debate and debate+vote look at the same debates
@@ -226,12 +247,24 @@ def _report(work: _Work, k: int) -> tuple[Report, list[PlayedDebate]]:
             counts = counted[sampled]
             name = {"vote": f"vote@{k}", "opponents": need.kind}.get(mode, mode)
             answers = config.num_agents if need.kind == "debate" else need.count
-            first = rows[0] if rows else None
+            first = rows[0] if rows and rows[0].name != "wins" else None
             rows.append(
                 make_row(name, answers, HEADLINE[mode], counts, len(work.questions) - len(counts), first, config.seed)
             )
     debates = [each for one in counted.get(("debate", 1), {}).values() for each in one.debates]
     return Report(_settings(config, work.task, k, work.questions), rows, panel(debates) if debates else {}), debates
+
+
+def _wins(work: _Work) -> dict[str, QuestionCounts]:
+    """By question, where both have answered and the judge has said its word in both orders."""
+    counts = {}
+    for key in work.questions:
+        ours, theirs, said = (
+            work.records(kind, key, count) for kind, count in (("answer", 1), ("start", 1), (VERDICT, 2))
+        )
+        if ours and theirs and said:
+            counts[key] = count_wins(ours[0], theirs[0], (said[0], said[1]))
+    return counts
 
 
 def _with_cut(counted: QuestionCounts, records: Sequence[Record]) -> QuestionCounts:
@@ -257,7 +290,7 @@ def _count(work: _Work, kind: str, records: Mapping[str, list[Record]]) -> dict[
         ]
     )
     played = {key: tuple(next(scored) for _ in own) for key, own in records.items()}
-    if work.config.assigned:
+    if not work.config.protocol.rules.peers_vote:
         # Where the policy argues for one side, it has the seat of the debate's number.
         seats = [None] if kind in ("debate", "judge") else [0, 1]
         return {key: QuestionCounts(count_verdicts(each, seats), tokens[key], each) for key, each in played.items()}
@@ -293,5 +326,5 @@ def _settings(config: EvalConfig, task: Task, k: int, questions: Mapping[str, Qu
         "extra_rounds": config.extra_rounds,
         "policy": config.policy,
         "opponents": dict(config.opponents),
-        **({"judge": config.judge or config.policy} if config.needs_judge else {}),
+        **({"judge": config.judge or config.policy} if config.needs_judge or "wins" in config.modes else {}),
     }

@@ -16,7 +16,7 @@ from moot.evaluate.counting import QuestionCounts
 from moot.rl.trust import Share
 from moot.util.disk import read_file, write_atomically
 from moot.util.files import digest
-from moot.util.intervals import intervals, paired_interval, sign_flip_p
+from moot.util.intervals import cautious_intervals, intervals, paired_interval, sign_flip_p
 from moot.util.json_text import read_json
 
 FORMAT = 1
@@ -170,7 +170,9 @@ def make_row(
         tuple(zip(*(column.get(question, (0.0, 0.0)) for question in counted), strict=True))
         for column in shares.values()
     ]
-    computed = intervals([(top, bottom) for top, bottom in columns], seed=seed) if columns else []
+    # Nothing but wins has no width in a bootstrap, and may not look sure.
+    of_questions = cautious_intervals if headline == "wins" else intervals
+    computed = of_questions([(top, bottom) for top, bottom in columns], seed=seed) if columns else []
     metrics = {
         metric: None if interval is None else interval.as_dict()
         for metric, interval in zip(shares, computed, strict=True)

@@ -24,6 +24,8 @@ COLUMNS = (
     ("comparisons", "votes given"),
     ("opponents", "others right"),
     ("preferred", "votes won"),
+    ("score", "judge's score"),
+    ("flips", "order flips"),
     ("cut", "cut"),
 )
 """Metrics beside accuracy, as they are headed; a column that no row has is left out."""
@@ -44,6 +46,9 @@ LEGEND = {
     "others right": "the opponents' average",
     "votes won": "votes between the policy and an opponent that prefer the policy; of one advocate alone, verdicts "
     "that believe it",
+    "judge's score": "of mode wins: the mean probability of the policy's answer, over both orders; accuracy is the "
+    "share of questions in which it is above one half",
+    "order flips": "pairs whose verdict changes with the order",
     "cut": "turns and answers that were cut at their limit of tokens",
     "tokens": "generated per question",
 }

@@ -16,6 +16,8 @@ from moot.evaluate.modes import EvalConfig
 from moot.evaluate.play import evaluate
 from moot.evaluate.report import Report, ReportRow
 from moot.evaluate.store import question_key
+from moot.evaluate.wins import Contest
+from moot.judges.asking import judge_of
 from moot.rl.metrics import Metrics, answer_metrics, rollout_metrics
 from moot.rl.rollout import Guest, Player
 from moot.rl.trust import panel
@@ -50,7 +52,12 @@ async def evaluate_in_training(
             rollouts.append(rollout)
             finished(rollout)
 
-    settings = EvalConfig.of(config, modes=("debate", *config.eval_modes), tempered=tempered, **debate_settings or {})
+    settings = EvalConfig.of(
+        config,
+        modes=("debate", *(mode for mode in config.eval_modes if mode != "wins")),
+        tempered=tempered,
+        **debate_settings or {},
+    )
     questions = task.held_out[: config.eval_questions]
     policy = Player(sampler, rendering)
     report = await evaluate(
@@ -70,6 +77,21 @@ async def evaluate_in_training(
         "test/turns_with_vote": _value(debates, "turns_with_vote"),
         **report.flat(f"test_{task.name}/", others),
     }
+
+
+MOST_QUESTIONS = 32
+"""Of an evaluation's, in mode wins: each costs two answers and two verdicts."""
+
+
+async def wins_in_training(
+    sampler: Sampler, rendering: Rendering, task: Task, config: TrainConfig, start: Player, judge: Guest
+) -> Metrics:
+    """The policy's answers beside the start's, to the first held-out questions."""
+    settings = EvalConfig.of(config, modes=("wins",))
+    questions = task.held_out[: min(config.eval_questions, MOST_QUESTIONS)]
+    contest = Contest(start, judge_of(judge))
+    report = await evaluate(Player(sampler, rendering), task, settings, questions, contest=contest)
+    return {**report.flat(f"test_{task.name}/"), "test/wins_questions": float(report.rows[0].questions)}
 
 
 def _value(row: ReportRow, metric: str) -> float | None:

@@ -7,7 +7,7 @@ all of it in its cache and the verdict costs one step. A chat server is asked in
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Protocol, runtime_checkable
@@ -18,7 +18,7 @@ from moot.debate.checks import Ballot, Check, Show
 from moot.debate.play import Speak
 from moot.debate.prompt_texts import DEFAULT, Prompts
 from moot.debate.types import Message, Question
-from moot.engine.protocol import SamplingParams
+from moot.engine.protocol import Datum, Floats, Ints, Sample, SamplingParams
 from moot.errors import ConfigError
 from moot.judges.ballots import WORDS, share_of_first, spellings
 from moot.rl.rollout import Guest, Player
@@ -62,6 +62,44 @@ def texts_digest(prompts: Prompts, ballot: Ballot, show: Show) -> str:
     return hashlib.sha256("\x1f".join(prompts.texts[f"judges.{name}"] for name in names).encode()).hexdigest()[:16]
 
 
+@dataclass(frozen=True, eq=False)
+class Heard:
+    """A check in tokens, for a judge that learns: what was read, thought and asked for, and what may be said to it."""
+
+    prompt: Ints
+    thinking: Sample
+    request: Ints
+    said: tuple[Sequence[tuple[int, ...]], Sequence[tuple[int, ...]]]
+    """The spellings of the first word, and of the second."""
+    logprobs: tuple[Sequence[float], Sequence[float]]
+    """Theirs."""
+
+    @property
+    def value(self) -> float:
+        return share_of_first(*self.logprobs)
+
+    @property
+    def before(self) -> Ints:
+        """All that stands before the word."""
+        return np.concatenate([self.prompt, self.thinking.tokens, self.request])
+
+    def likeliest(self, first: bool) -> tuple[tuple[int, ...], float]:
+        """The spelling of a word, and its logprob."""
+        which = 0 if first else 1
+        logprob, spelled = max(zip(self.logprobs[which], self.said[which], strict=True))
+        return spelled, logprob
+
+    def datum(self, word: Sequence[int], logprobs: Floats, advantage: float) -> Datum:
+        """The thinking and the word are taught; what was read and asked is not. Sampled at temperature 1."""
+        said = [self.thinking.tokens, np.asarray(word, dtype=np.int32)]
+        pieces = [(self.prompt, None), (said[0], self.thinking.logprobs), (self.request, None), (said[1], logprobs)]
+        tokens = np.concatenate([tokens for tokens, _ in pieces])
+        mask = np.concatenate([np.full(len(tokens), own is not None, np.float32) for tokens, own in pieces])
+        zeros = (np.zeros(len(tokens), np.float32) if own is None else own for tokens, own in pieces)
+        sampled = np.concatenate(list(zeros)).astype(np.float32)
+        return Datum(tokens[:-1], tokens[1:], sampled[1:], np.float32(advantage) * mask[1:], mask[1:])
+
+
 class Judge(Protocol):
     async def check(self, asked: Asked, params: SamplingParams) -> Check:
         """Thinks under `params`. Raises EngineError."""
@@ -96,14 +134,27 @@ class TokenJudge:
         self._spelled = lru_cache(lambda word: spellings(word, lambda text: self._rendering.encode(text).tolist()))
 
     async def check(self, asked: Asked, params: SamplingParams) -> Check:
+        heard = await self.hear(asked, params)
+        tokens = heard.thinking.tokens
+        return Check(heard.value, self._rendering.said(tokens)[0], len(tokens))
+
+    async def hear(self, asked: Asked, params: SamplingParams) -> Heard:
         prompt = self._rendering.prompt([asked.message])
         (sample,) = await self._sampler.sample(prompt, replace(params, stop=self._rendering.stop_ids))
         # The sampled tokens stay as they are: tokenised anew they might differ, and would not be in the cache.
-        whole = np.concatenate([prompt, sample.tokens, self._rendering.suffix(sample.tokens, asked.verdict)])
+        request = self._rendering.suffix(sample.tokens, asked.verdict)
         first, second = (self._spelled(word) for word in asked.words)
+        whole = np.concatenate([prompt, sample.tokens, request])
         logprobs = await self._sampler.score_continuations(whole, [*first, *second])
-        value = share_of_first(logprobs[: len(first)], logprobs[len(first) :])
-        return Check(value, self._rendering.said(sample.tokens)[0], len(sample.tokens))
+        return Heard(prompt, sample, request, (first, second), (logprobs[: len(first)], logprobs[len(first) :]))
+
+    async def logprobs_of(self, heard: Heard, first: bool) -> tuple[tuple[int, ...], Floats]:
+        """The likeliest spelling of a word after that thinking, and each token's logprob."""
+        spelled, logprob = heard.likeliest(first)
+        if len(spelled) == 1:
+            return spelled, np.array([logprob], dtype=np.float32)
+        whole = np.concatenate([heard.before, np.asarray(spelled, dtype=np.int32)])
+        return spelled, (await self._sampler.compute_logprobs(whole, start=len(heard.before)))[len(heard.before) :]
 
     def speaker(self, params: SamplingParams, limits: Mapping[str, int]) -> Speak:
         return self._player.speaker(params, params.seed, limits)

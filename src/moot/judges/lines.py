@@ -10,7 +10,7 @@ from typing import Any
 
 from moot.debate.plain import plain_answers
 from moot.debate.play import hear
-from moot.debate.protocol import V2
+from moot.debate.protocols import V2
 from moot.debate.rewards import score
 from moot.engine.protocol import SamplingParams
 from moot.judges.asking import Asked, Judge

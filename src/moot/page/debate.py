@@ -17,7 +17,7 @@ from moot.debate.outcome import onlookers_votes
 from moot.debate.parsing import comparison_lines
 from moot.debate.prompt_texts import Prompts
 from moot.debate.prompts import persona
-from moot.debate.protocol import Protocol
+from moot.debate.protocols import Protocol
 from moot.debate.state import Debate
 from moot.debate.types import Parsed, ParseFailure, Turn
 from moot.page.index import Part, Place, line_at
@@ -91,8 +91,8 @@ def _came_to(played: PlayedDebate) -> dict[str, Any]:
 
 def _seat(debate: Debate, agent: int) -> dict[str, Any]:
     """Who sits there: an advocate goes by its position."""
-    if debate.assigned:
-        return {"persona": f"argues for: {debate.question.sides[agent]}", "style": "the side that this seat was given"}
+    if (position := debate.position(agent)) is not None:
+        return {"persona": f"argues for: {position}", "style": "the side that this seat was given"}
     return {"persona": persona(agent).name, "style": persona(agent).style} if debate.rules.personas else {}
 
 

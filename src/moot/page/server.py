@@ -26,6 +26,7 @@ from moot.page.csv_table import as_csv
 from moot.page.filters import Refused, Where, where, whole
 from moot.page.guard import Guard
 from moot.page.index import COLUMNS, Index, Part
+from moot.page.judging import Trials
 from moot.page.order import order_of
 from moot.page.rescoring import rescored
 from moot.page.runs import AXES, Metrics, Outside, Runs, Series, Watched, thinned
@@ -44,6 +45,8 @@ QUESTIONS = (
     "evals",
     "words",
     "rescore",
+    "judges",
+    "verdicts",
     "debates",
     "table",
     "debate",
@@ -52,9 +55,9 @@ QUESTIONS = (
 """Beside the table of runs: each is a method of `_Page`."""
 
 
-def make_app(runs: Runs, cache: Path) -> Guard:
+def make_app(runs: Runs, cache: Path, trials: Trials = Trials(())) -> Guard:
     """`cache` is where indexes go. Who asks must know the guard's token."""
-    page = _Page(runs, cache)
+    page = _Page(runs, cache, trials)
     routes = [
         Route("/api/runs", _json(page.runs_table)),
         *(Route(f"/api/{name}", _json(getattr(page, name))) for name in QUESTIONS),
@@ -148,9 +151,8 @@ def _file(content: bytes, kind: str) -> Callable[[Request], Response]:
 class _Page:
     """The questions the page asks, one method each."""
 
-    def __init__(self, runs: Runs, cache: Path) -> None:
-        self.runs = runs
-        self.cache = cache
+    def __init__(self, runs: Runs, cache: Path, trials: Trials) -> None:
+        self.runs, self.cache, self.trials = runs, cache, trials
         self._indexes: dict[tuple[Path, Part], Index] = {}
         self._filling: dict[tuple[Path, Part], threading.Thread] = {}
         self._lock = threading.Lock()
@@ -161,7 +163,8 @@ class _Page:
             summary = run.summary()
             index = self._indexes.get((run.path, "debates"))
             rows.append({**summary, "debates": None if index is None else vars(index.progress)})
-        return {"runs": rows, "places": [str(place) for place in self.runs.places]}
+        places = [str(place) for place in self.runs.places]
+        return {"runs": rows, "places": places, "judges": list(self.trials.all())}
 
     def metrics(self, request: Request) -> Any:
         return {
@@ -206,6 +209,17 @@ class _Page:
 
     def rescore(self, request: Request) -> Any:
         return rescored(self._run(request).path, dict(request.query_params))
+
+    def judges(self, request: Request) -> Any:
+        """What `moot judge` reported, folder by folder."""
+        return self.trials.reports()
+
+    def verdicts(self, request: Request) -> Any:
+        name, begin = (request.query_params.get(key, "") for key in ("judge", "begin"))
+        found = self.trials.questions(name, whole("begin", begin or "0"))
+        if found is None:
+            raise NotThere(f"there is no folder {name[:200]!r} of moot judge here")
+        return found
 
     def debates(self, request: Request) -> Any:
         asked = request.query_params

@@ -15,18 +15,16 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from moot.debate.protocol import preset
+from moot.debate.protocols import preset
 from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
-from moot.debate.types import Question
 from moot.page.runs import opened
 from moot.rl.advantages import ESTIMATORS, with_advantages
 from moot.rl.metrics import reward_metrics
 from moot.rl.trust import panel
 from moot.runs import PlayedDebate, Run
-from moot.runs.record import with_turns
 from moot.tasks.answers import final_number, grade
-from moot.tools.ask import asked_rules
+from moot.tools.ask import asked_debate, asked_grading, asked_record
 from moot.tools.transcripts import read_debate
 from moot.util.files import write_lines
 from moot.util.json_text import read_json
@@ -96,32 +94,21 @@ def read_debates(file: Path, notes: Notes | None = None) -> Iterator[PlayedDebat
                 notes.own_prompts |= "prompts" in record.get("settings", {})
                 seats -= debate.num_agents
                 if debate.num_agents < MOST_AGENTS and seats >= 0:
-                    gradable = debate.question.answer is not None
-                    grades = grade(debate, otherwise=final_number if gradable else lambda _: None)
+                    graded = asked_grading(record.get("settings", {}))
+                    if "settings" not in record and debate.question.answer is not None:
+                        graded = replace(graded, extract=final_number)
+                    grades = grade(debate, graded.equal, graded.extract)
                     yield PlayedDebate(debate, error=record.get("error")).scored(scoring, grades)
                 else:
                     notes.left_out.append(number)
 
 
-def _read(line: str) -> tuple[dict[str, Any], Debate, Scoring]:
+def _read(line: str) -> tuple[Mapping[str, Any], Debate, Scoring]:
     """A line, the debate in it, and how its votes are to be counted."""
-    record = read_json(line)
-    asked = "known_answer" in record
+    if (record := asked_record(read_json(line))) is not None:
+        return record, *asked_debate(record)
     # A transcript may leave its protocol out; that of v1 is known by the section that v2 has not.
-    base = preset(record["settings"]["protocol"] if asked else "v1" if "<consensus" in line else "v2")
-    debate, scoring = (_asked(record), base.scoring) if asked else read_debate(line, base)
-    return record, debate, scoring
-
-
-def _asked(record: Mapping[str, Any]) -> Debate:
-    """A line of `moot ask`, read under the rules that were asked for."""
-    settings = record["settings"]
-    question = Question(
-        str(record["question"]), record["known_answer"], str(record["number"]), str(settings["instruction"])
-    )
-    return with_turns(
-        Debate(question, int(record["num_agents"]), int(record["max_rounds"]), asked_rules(settings)), record["turns"]
-    )
+    return {}, *read_debate(line, preset("v1" if "<consensus" in line else "v2"))
 
 
 def _write(place: Path, file: Path, debates: Sequence[PlayedDebate], notes: Notes) -> None:

@@ -1,9 +1,9 @@
-"""Which checkpoint of a run is meant, and whether it can be used. Damaged ones are passed over, newest first, and
-named."""
+"""Which checkpoint of a run is meant, and whether it can be used. Damaged ones are passed over and named."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -19,6 +19,7 @@ from moot.runs import Run
 from moot.runs.run import loop_state
 from moot.settings.saved import config_of
 from moot.util.disk import read_file
+from moot.util.files import digest
 
 Note = Callable[[str], None]
 """Is told what people should know and nobody has to act on."""
@@ -59,8 +60,7 @@ def best_step(run: Run) -> int | None:
 
 
 def result_step(run: Run) -> int | None:
-    """What is meant by a run whose step is not named: the best where an alarm stopped it, otherwise None, the
-    newest."""
+    """The step of a run that names none: the best where an alarm stopped it, otherwise None, the newest."""
     last: dict[str, Any] = next((row for row in reversed(run.metrics()) if row["phase"] == "self_play"), {})
     recipe = run.config.get("recipe")
     stops = isinstance(recipe, dict) and recipe.get("stop_on_alarm")
@@ -93,6 +93,28 @@ def split_name(name: str | Path) -> tuple[Path, str | None] | None:
     return (Path(path), at) if path and Run.exists(Path(path)) else None
 
 
+JUDGE, SERVING = "judge", "serving.json"
+"""The folder of a judge that a run trained, and the file in it that names the state of the one that is listened to."""
+
+
+def judge_state(run: Run) -> tuple[str, str]:
+    """What an engine loads for the judge that a run trained (`RUN@judge`), and what tells it apart."""
+    place = run.path / JUDGE / SERVING
+    try:
+        named = json.loads(read_file(place))
+        state, step = str(named["state"]), int(named["step"])
+    except FileNotFoundError:
+        raise ConfigError(f"{run.path} has no judge of its own: it was not trained with judge_training") from None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"{place} is damaged: {error}") from None
+    return judge_place(run.path / JUDGE, state), f"judge {step} {digest([run.config, state])}"
+
+
+def judge_place(folder: Path, state: str) -> str:
+    """A folder beside the others, or the name under which a server keeps it."""
+    return str(folder / state) if state.isdigit() else state
+
+
 UNUSABLE = (EngineError, OSError, ValueError, TypeError, KeyError, AttributeError, RuntimeError)
 """What loading a checkpoint fails with: damage, another version, another rank, another model."""
 
@@ -100,8 +122,7 @@ UNUSABLE = (EngineError, OSError, ValueError, TypeError, KeyError, AttributeErro
 async def load_newest(
     engine: Trainer, run: Run, note: Note, accept: Callable[[Mapping[str, Any]], object] = lambda state: None
 ) -> Checkpoint | None:
-    """Loads the newest checkpoint that the engine takes, and whose state `accept` does not fail on; None where there is
-    none."""
+    """The newest checkpoint that the engine takes and `accept` does not fail on, loaded; None where there is none."""
     for checkpoint in checkpoints(run):
         try:
             if checkpoint.state is not None:
@@ -171,8 +192,7 @@ def find_trained(given: str, setting: str = "checkpoint") -> tuple[dict[str, Any
 
 
 def check_model(name: str) -> None:
-    """Refuses a folder that holds what a training made, and no model: transformers would say so in other words, and
-    late."""
+    """Refuses a folder that holds a run or an adapter and no model: transformers says so late, in other words."""
     path = Path(name)
     adapter = (path / "adapter_config.json").is_file() and not (path / "config.json").is_file()
     if name and (Run.exists(path) or adapter):

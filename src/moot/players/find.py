@@ -14,10 +14,12 @@ from moot.engine.protocol import Sharing, Trainer
 from moot.errors import ConfigError, EngineError
 from moot.players.chat.endpoint import Endpoint, is_endpoint, named_endpoint, own_endpoint
 from moot.players.checkpoints import (
+    JUDGE,
     Note,
     check_model,
     check_rank,
     is_untrained,
+    judge_state,
     load_checkpoint,
     split_name,
     step_named,
@@ -202,8 +204,7 @@ def check_outsiders(config: TrainConfig) -> None:
 
 
 def check_reachable(names: Iterable[str], what: str) -> None:
-    """Servers that nobody answers at are found now, and not after minutes of loading. Whatever they say to this, they
-    are there."""
+    """Finds servers that nobody answers at before minutes of loading. Whatever they say to this, they are there."""
     for name in filter(is_endpoint, names):
         import httpx
 
@@ -223,13 +224,12 @@ async def outsider(
     note: Note = lambda text: None, busy: Busy = nullcontext, sharing: bool = False,
     make: MakeEngine | None = None,
 ) -> tuple[Guest, str]:  # fmt: skip
-    """Who is never trained, by the name that `setting` gives: base, a run, RUN@STEP, RUN@best, a model, MODEL@URL. And
-    what tells it apart
-    from others of that name. What needs closing beside the run's `own` engine is given to `opened`.
+    """Who is never trained, by the name that `setting` gives: base, a run, RUN@STEP, RUN@best, RUN@judge, a model,
+    MODEL@URL. And what tells it apart from others of that name. What needs closing beside the run's `own` engine is
+    given to `opened`.
 
     With `sharing`, a run of the same model is loaded into the own engine: samplers are frozen copies of the adapter.
-    Not in training,
-    which would continue from what was loaded.
+    Not in training, which would continue from what was loaded.
     """
     if name == "base":
         player, identity, _ = await _loaded(own, config.model.model, None, None, note)
@@ -239,7 +239,9 @@ async def outsider(
         opened(chat)
         return chat, name
     named = split_name(name)
-    run, step = (None, None) if named is None else (found := Run.open(named[0]), step_named(found, named[1]))
+    run = None if named is None else Run.open(named[0])
+    trained = judge_state(run) if run and named and named[1] == JUDGE else None
+    step = step_named(run, named[1]) if run and named and not trained else None
     model = config_of(run).model if run else replace(config.model, model=name, renderer="auto")
     model = replace(model, device=config.model.device, dtype=config.model.dtype)
     check_same_server(name, model.base_url, config.model.base_url, setting)
@@ -247,6 +249,9 @@ async def outsider(
         with busy(f"loading {name}"):
             own = (make or make_engine)(replace(config, model=model))
         opened(own[0])
+    if trained:
+        await own[0].load_state(trained[0])
+        return Player(await own[0].snapshot(), own[1], learns=False), f"{model.model} {trained[1]}"
     player, identity, _ = await _loaded(own, model.model, run, step, note)
     return replace(player, learns=False), identity
 
@@ -255,8 +260,7 @@ async def _loaded(
     own: tuple[Trainer, Rendering], model: str, run: Run | None, step: int | None, note: Note
 ) -> tuple[Player, str, int]:
     """Who speaks with the weights of that step (None: the run's newest), what tells it apart, and the step; without a
-    run, and at step 0,
-    the model before training."""
+    run, and at step 0, the model before training."""
     engine, rendering = own
     if run is None or is_untrained(run, step):
         return Player(await engine.base(), rendering), model, 0

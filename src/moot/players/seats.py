@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from moot.debate.rules import Rules
@@ -19,12 +19,14 @@ from moot.engine.kinds import KINDS
 from moot.engine.protocol import Sampler, Trainer
 from moot.errors import ConfigError, EngineError
 from moot.players.chat.chat import Chat, Patience
-from moot.players.chat.chat_player import ChatSpeaker
-from moot.players.chat.endpoint import Endpoint, endpoint, own_endpoint
+from moot.players.chat.chat_player import ChatPlayer, ChatSpeaker
+from moot.players.chat.endpoint import Endpoint, endpoint, is_endpoint, named_endpoint, own_endpoint
 from moot.players.chat.listening import Casting, CountedSpeaker, Listener
+from moot.players.memory import RememberedChat, RememberedSampler, Replies
 
 if TYPE_CHECKING:
-    from moot.settings.model import ModelConfig
+    from moot.rl.rollout import Guest
+    from moot.settings.train import TrainConfig
     from moot.tokens.rendering import Rendering
 
 
@@ -38,8 +40,8 @@ class SpeakingSettings:
     limits: Mapping[str, int] = field(default_factory=dict)
     """The most tokens of a section that is spoken on its own."""
 
-    def seed_for(self, number: int) -> str | None:
-        return None if self.seed is None else f"{self.seed}/{number}"
+    def seed_for(self, question: str) -> str | None:
+        return None if self.seed is None else f"{self.seed}/{question}"
 
 
 @dataclass(frozen=True)
@@ -84,20 +86,26 @@ def parse_seats(given: Sequence[str], agents: int, base_url: str | None) -> dict
 class _Chats:
     """The servers that are spoken to, each opened once and closed with the rest."""
 
-    def __init__(self, patience: Patience, stack: AsyncExitStack) -> None:
-        self._patience, self._stack = patience, stack
+    def __init__(self, patience: Patience, stack: AsyncExitStack, replies: Replies | None) -> None:
+        self._patience, self._stack, self._replies = patience, stack, replies
         self._open: dict[tuple[str, str, str | None], Chat] = {}
 
-    def casting(self, where: Endpoint, settings: SpeakingSettings) -> Casting:
+    def open(self, where: Endpoint) -> Chat:
         key = (where.base_url, where.model, where.key)
         if key not in self._open:
-            self._open[key] = Chat(where, self._patience)
-            self._stack.push_async_callback(self._open[key].close)
-        chat = self._open[key]
-        return lambda number, agent, listener: ChatSpeaker(
+            chat = Chat(where, self._patience)
+            if self._replies is not None:
+                chat = RememberedChat(where, self._replies, patience=self._patience)
+            self._open[key] = chat
+            self._stack.push_async_callback(chat.close)
+        return self._open[key]
+
+    def casting(self, where: Endpoint, settings: SpeakingSettings) -> Casting:
+        chat = self.open(where)
+        return lambda question, agent, listener: ChatSpeaker(
             chat,
             settings.max_tokens,
-            seed=settings.seed_for(number),
+            seed=settings.seed_for(question),
             limits=settings.limits,
             heard=lambda piece: listener.heard(agent, piece),
             retried=lambda why, wait_s: listener.retried(agent, why, wait_s),
@@ -117,20 +125,24 @@ class _LoadedModel:
     engine: Trainer
     sampler: Sampler
     rendering: Rendering
-    config: ModelConfig
+    config: TrainConfig
+    identity: str
+    """What tells it apart from the same model with other weights."""
 
-    def casting(self, settings: SpeakingSettings) -> Casting:
+    def casting(self, settings: SpeakingSettings, replies: Replies | None) -> Casting:
         from moot.players.chat.streaming import PIECE, StreamingSampler, StreamingSpeaker
 
         context = self.engine.capabilities.context_length
         # A server would have to read the whole prompt again for each piece, and would charge for it.
-        piece = 0 if self.config.kind.server else PIECE
+        # Of many questions nobody watches one being answered.
+        piece = PIECE if not self.config.model.kind.server and replies is None else 0
+        asked = self.sampler if replies is None else RememberedSampler(self.sampler, self.identity, replies)
 
-        def speaker(number: int, agent: int, listener: Listener) -> CountedSpeaker:
+        def speaker(question: str, agent: int, listener: Listener) -> CountedSpeaker:
             decode = lambda ids: self.rendering.said(ids)[0]  # noqa: E731
             heard = lambda text: listener.heard(agent, text)  # noqa: E731
-            sampler = StreamingSampler(self.sampler, decode, context, heard, piece)
-            seed = settings.seed_for(number)
+            sampler = StreamingSampler(asked, decode, context, heard, piece)
+            seed = settings.seed_for(question)
             return StreamingSpeaker(sampler, self.rendering, settings.max_tokens, seed, settings.limits)
 
         return speaker
@@ -170,7 +182,7 @@ async def _load(common: CommonModel, seed: int | None, stack: AsyncExitStack) ->
     except (EngineError, ValueError, FileNotFoundError) as error:
         what = f"model {config.model.model}" if state is None else f"checkpoint {checkpoint}"
         raise ConfigError(f"{what} cannot be used: {error}") from error
-    return _LoadedModel(engine, sampler, rendering, config.model)
+    return _LoadedModel(engine, sampler, rendering, config, f"{config.model.engine} {config.model.model} {state or ''}")
 
 
 # All seats together
@@ -185,6 +197,9 @@ class TakenSeats:
     cast: Casting
     notes: Callable[[], list[str]]
     """What the engines want known; more may come while they speak."""
+    judge: Callable[[str], Awaitable[tuple[Guest, str]]]
+    """Who judges without a seat, by its name: base (the common model), a run, another model, MODEL@URL. And what tells
+    it apart from others of that name."""
 
 
 async def take_seats(
@@ -194,12 +209,15 @@ async def take_seats(
     settings: SpeakingSettings,
     patience: Patience,
     stack: AsyncExitStack,
+    replies: Replies | None = None,
 ) -> TakenSeats:
-    """Opens what is needed, and nothing for an engine whose every seat is taken by another; `stack` closes it."""
-    chats = _Chats(patience, stack)
+    """Opens what is needed, and nothing for an engine whose every seat is taken by another; `stack` closes it. What is
+    in `replies` is not asked again."""
+    chats = _Chats(patience, stack, replies)
     castings = {agent: chats.casting(where, settings) for agent, where in others.items()}
     names = {agent: where.model for agent, where in others.items()}
     notes: tuple[str, ...] = ()
+    loaded: _LoadedModel | None = None
     rest = [agent for agent in range(agents) if agent not in others]
     if rest and not KINDS[common.engine].trains:
         where = own_endpoint(common.base_url, common.model)
@@ -208,11 +226,44 @@ async def take_seats(
     elif rest:
         loaded = await _load(common, settings.seed, stack)
         notes = loaded.engine.capabilities.notes
-        castings |= dict.fromkeys(rest, loaded.casting(settings))
-        names |= dict.fromkeys(rest, loaded.config.called)
+        castings |= dict.fromkeys(rest, loaded.casting(settings, replies))
+        names |= dict.fromkeys(rest, loaded.config.model.called)
+
+    async def judge(name: str) -> tuple[Guest, str]:
+        if is_endpoint(name) or not KINDS[common.engine].trains:
+            where = judging_endpoint(name, common)
+            # What a judge says is kept as verdicts.
+            chat = Chat(where, patience)
+            stack.push_async_callback(chat.close)
+            return ChatPlayer(chat), f"{where.model}@{where.base_url}"
+        own = loaded or await _load(common, settings.seed, stack)
+        from moot.players.find import outsider
+        from moot.rl.rollout import Player
+
+        if name == "base":
+            return Player(own.sampler, own.rendering, learns=False), own.identity
+        opened: list[Any] = []
+        guest = await outsider(name, "judge", own.config, (own.engine, own.rendering), opened.append)
+        for engine in opened:
+            stack.push_async_callback(engine.close)
+        return guest
+
     return TakenSeats(
         names=tuple(names[agent] for agent in range(agents)),
         billed=tuple(agent in rest for agent in range(agents)),
-        cast=lambda number, agent, listener: castings[agent](number, agent, listener),
+        cast=lambda question, agent, listener: castings[agent](question, agent, listener),
         notes=lambda: [*notes, *chats.notes()],
+        judge=judge,
     )
+
+
+def judging_endpoint(name: str, common: CommonModel) -> Endpoint:
+    """Of a judge at a chat server: MODEL@URL, or with engine openai base or another model at the same place. The key of
+    OPENAI_API_KEY goes to one place alone; a judge elsewhere has its own, OPENAI_API_KEY_JUDGE."""
+    own = None if KINDS[common.engine].trains else own_endpoint(common.base_url, common.model)
+    if own is not None and not is_endpoint(name):
+        return own if name == "base" else replace(own, model=name)
+    named = named_endpoint(name, None, "judge")
+    same = own is None or own.base_url == named.base_url
+    key = os.environ.get("OPENAI_API_KEY_JUDGE") or (os.environ.get("OPENAI_API_KEY") if same else None)
+    return named_endpoint(name, key, "judge")

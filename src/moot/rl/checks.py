@@ -2,8 +2,7 @@
 function that fails.
 
 A user's reward, estimator and task are tried on two debates that are made up: one in which every turn can be read, and
-one in which an
-agent's first turn cannot, which is where a reward that was never tried most often breaks.
+one in which an agent's first turn cannot, which is where a reward that was never tried most often breaks.
 """
 
 from __future__ import annotations
@@ -33,10 +32,8 @@ def check_task(name: str, task: Task) -> None:
 def check_warm_start(config: TrainConfig, task: Task) -> None:
     """`task` is the first that is trained on."""
     if config.warm.warm_questions and config.warm.warm_solutions == "own" and task.open_ended:
-        raise ConfigError(
-            f"warm_solutions must be task with task {task.name}, whose questions have no answers that could be right; "
-            "got 'own'"
-        )
+        why = f"task {task.name}, whose questions have no answers that could be right"
+        raise ConfigError(f"warm_solutions must be task with {why}; got 'own'")
     if 0 < len(task.training) < config.warm.warm_questions:
         logging.getLogger("moot").warning(
             f"warm_questions is {config.warm.warm_questions}, and task {task.name} has {len(task.training)} questions "
@@ -74,11 +71,8 @@ def check_reward(config: TrainConfig, task: Task, rounds: int) -> None:
             "--reward approval"
         )
     if scoring.rule.grades == "right" and not task.gradable(task.train(0)):
-        raise ConfigError(
-            f"the reward {scoring.reward} needs known answers, and task {task.name} has none; use --reward majority, "
-            "or leave --reward out "
-            "for votes"
-        )
+        lacking = f"the reward {scoring.reward} needs known answers, and task {task.name} has none"
+        raise ConfigError(f"{lacking}; use --reward majority, or leave --reward out for votes")
 
 
 def check_scoring(config: TrainConfig, task: Task, reward: Reward, estimator: Estimator) -> None:

@@ -19,7 +19,6 @@ def scheduled(value: float, schedule: Schedule, done: float) -> float:
 
 
 def learning_rate(optim: OptimConfig, iteration: int, done: float) -> float:
-    """Of self-play's `iteration`, from 1, when the share `done` of the run is over. At its end the warm-up has reached
-    the schedule."""
+    """Of self-play's `iteration`, from 1, when the share `done` is over. Warm-up ends at the schedule."""
     rising = min(1.0, iteration / optim.lr_warmup) if optim.lr_warmup else 1.0
     return rising * scheduled(optim.learning_rate, optim.lr_schedule, done)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from moot.debate.protocol import PRESETS as PROTOCOLS
-from moot.debate.protocol import V2
+from moot.debate.protocols import PRESETS as PROTOCOLS
+from moot.debate.protocols import V2
 from moot.debate.typed_fields import near
 from moot.errors import ConfigError
 from moot.settings.train import DebateConfig, ModelConfig, OptimConfig, RecipeConfig, TrainConfig, WarmConfig

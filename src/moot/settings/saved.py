@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 
-from moot.debate.protocol import V2
+from moot.debate.protocols import V2
 from moot.debate.scoring import Scoring
 from moot.debate.typed_fields import check_types
 from moot.errors import ConfigError

@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from tyro.conf import UseAppendAction, arg
 
 from moot.debate.prompt_texts import DEFAULT, Prompts
-from moot.debate.protocol import V2, Protocol
-from moot.debate.rules import check_advocates_rules
-from moot.debate.scoring import check_advocates_scoring
+from moot.debate.protocols import V2, Protocol
 from moot.debate.state import Debate
 from moot.debate.types import Question
 from moot.errors import ConfigError
@@ -31,8 +29,8 @@ class DebateConfig:
     humaneval, code:FILE, or a file; settings follow a colon, as in math:algebra,level=1-3 or countdown:numbers=4.
     docs/tasks.md lists them."""
     num_agents: int = 3
-    """Copies of the model in a debate. With fewer than 3 nobody can vote; advocates (positions assigned) are 2, and a
-    judge decides."""
+    """Copies of the model in a debate. With fewer than 3 nobody can vote; advocates are 2, and a judge
+    decides."""
     max_rounds: int = 2
     """Rounds of a debate."""
     max_tokens: int = 512
@@ -102,10 +100,8 @@ class WarmConfig:
     the phase ends when the form is learned."""
 
 
-EVAL_MODES = ("direct", "vote", "debate+vote", "opponents")
-"""What may be measured besides the debates of the policy with itself."""
-ADVOCATES_MODES = ("direct", "vote", "opponents", "consultancy", "judge")
-"""The same, where agents are advocates."""
+EVAL_MODES = ("direct", "vote", "debate+vote", "opponents", "wins", "consultancy", "judge")
+"""What may be measured besides the debates of the policy with itself; a protocol may refuse some."""
 
 Schedule = Literal["constant", "linear", "cosine"]
 
@@ -169,25 +165,24 @@ class TrainConfig:
     def under(self, protocol: Protocol) -> TrainConfig:
         """The same with another protocol, with as many agents and the judge that its rules need, and without what
         advocates cannot use."""
-        if protocol.rules.positions != "assigned":
-            debate, modes = (
-                replace(self.debate, num_agents=max(3, self.debate.num_agents)),
-                tuple(m for m in self.eval_modes if m in EVAL_MODES),
-            )
-            return replace(self, protocol=protocol, debate=debate, eval_modes=modes)
-        debate, warm = replace(self.debate, num_agents=2), replace(self.warm, warm_questions=0)
-        recipe = replace(self.recipe, judge=self.recipe.judge or "base")
-        return replace(self, protocol=protocol, debate=debate, warm=warm, recipe=recipe)
+        rules = protocol.rules
+        debate = replace(self.debate, num_agents=rules.seats or max(3, self.debate.num_agents))
+        warm = self.warm if rules.own_answers else replace(self.warm, warm_questions=0)
+        recipe = self.recipe if rules.peers_vote else replace(self.recipe, judge=self.recipe.judge or "base")
+        modes = tuple(mode for mode in self.eval_modes if mode not in rules.refused_modes)
+        return replace(self, protocol=protocol, debate=debate, warm=warm, recipe=recipe, eval_modes=modes)
 
     def __post_init__(self) -> None:
-        d = self.debate
         object.__setattr__(self, "parts", last_of_each(self.parts))
-        if self.protocol.rules.positions == "assigned":
-            _check_advocates(self)
-        elif d.num_agents < 3:
-            raise ConfigError(f"num_agents must be at least 3 to train, got {d.num_agents}: with fewer nobody can vote")
+        rules = self.protocol.rules
+        rules.check_training(self.protocol.scoring, self.debate.num_agents, self.recipe.judge)
+        if self.warm.warm_questions and not rules.own_answers:
+            raise ConfigError(
+                f"warm_questions must be left out with positions {rules.positions}, got {self.warm.warm_questions}: "
+                "the warm start teaches to solve and to vote, and advocates do neither"
+            )
         check_numbers(self)
-        modes = ADVOCATES_MODES if self.protocol.rules.positions == "assigned" else EVAL_MODES
+        modes = [mode for mode in EVAL_MODES if mode not in rules.refused_modes]
         if unknown := [mode for mode in self.eval_modes if mode not in modes]:
             raise ConfigError(
                 f"eval_modes may name {', '.join(modes)}, got {', '.join(unknown)!r}; debates are always played"
@@ -267,23 +262,3 @@ class TrainConfig:
         if "prompts" in given:
             named["prompts"] = Prompts.from_dict(given["prompts"])
         return cls(**{**given, **built, **named, "protocol": V2.with_choices(given.get("protocol", {}))})
-
-
-def _check_advocates(config: TrainConfig) -> None:
-    """What two advocates and a judge need, and what makes no sense for positions that are given."""
-    recipe, scoring = config.recipe, config.protocol.scoring
-    if config.debate.num_agents != 2:
-        raise ConfigError(
-            f"num_agents must be 2 with positions assigned, got {config.debate.num_agents}: a question has two sides; "
-            "use --num-agents 2"
-        )
-    if not recipe.judge:
-        raise ConfigError("positions assigned needs a judge without a seat whose vote counts; use --judge base")
-    check_advocates_rules(config.protocol.rules)
-    check_advocates_scoring(scoring)
-    if config.warm.warm_questions:
-        raise ConfigError(
-            f"warm_questions must be left out with positions assigned, got {config.warm.warm_questions}: the warm "
-            "start teaches to solve "
-            "and to vote, and advocates do neither"
-        )

@@ -35,19 +35,18 @@ TASKS: dict[str, Callable[[Spec, int, int], Task]] = {
 
 
 def load(name: str, seed: int = 0, held_out: int = 64) -> Task:
-    """A task by its name and settings, a .jsonl or .txt file, or path.py:function, which is called with seed and
-    held_out."""
+    """A task by its name and settings, a .jsonl, .csv or .txt file, or path.py:function of (seed, held_out)."""
     spec = Spec.read(name)
     if spec.name in TASKS:
         return TASKS[spec.name](spec, seed, held_out)
-    if spec.name.endswith((".jsonl", ".json", ".txt")):
+    if spec.name.endswith((".jsonl", ".json", ".csv", ".txt")):
         return files.task(spec, seed, held_out)
     if spec.name.endswith(".py"):
         made = users.load(name, "task")(seed, held_out)
         if not isinstance(made, Task):
             raise ConfigError(f"task {name!r} must return a moot.tasks.Task, got {type(made).__name__}")
         return made
-    names = f"{', '.join(TASKS)}, a .jsonl or .txt file, or path.py:function"
+    names = f"{', '.join(TASKS)}, a .jsonl, .csv or .txt file, or path.py:function"
     raise ConfigError(f"task must be one of {names}, got {name!r}{near(spec.name, TASKS)}")
 
 

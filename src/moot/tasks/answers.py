@@ -75,8 +75,7 @@ def first_clause(text: str) -> str:
 
 
 def final_number(solution: str) -> str | None:
-    """The number that is announced as the answer, or else the last one. Of a calculation the result counts: 6 * 7 =
-    42."""
+    """The number that is announced as the answer, or else the last one. Of 6 * 7 = 42 the result counts."""
     text = announced(solution)
     if text is None:
         return last_number(solution)
@@ -148,7 +147,9 @@ def grade(
 
     Without either nothing is correct, but answers can still be compared.
     """
-    answers = [_position(debate, turn) if debate.assigned else _answer_of(turn, otherwise) for turn in debate.turns]
+    answers = [
+        _answer_of(turn, otherwise) if debate.rules.own_answers else _position(debate, turn) for turn in debate.turns
+    ]
     comparing, question = Comparing(equal), debate.question
     said = [(answer, turn.agent) for turn, answer in zip(debate.turns, answers, strict=True)]
     same = [None if answer is None else comparing.class_of(answer, agent) for answer, agent in said]

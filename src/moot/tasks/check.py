@@ -1,7 +1,6 @@
 """Is the data fit to be graded? Every right answer must pass its own grader, a wrong one that looks like it must not,
-and no
-test question may be trained on. A checker may take several answers for right: it must refuse what is no answer at
-all."""
+and no test question may be trained on. A checker may take several answers for right: it must refuse what is no answer
+at all."""
 
 from __future__ import annotations
 
@@ -45,6 +44,10 @@ class SplitReport:
     """Answers that took the grader more time or memory than it has."""
     unlike: tuple[Trouble, ...] = ()
     """Worked solutions that end in another answer."""
+    right_tried: int = 0
+    """Questions of which an answer that is right was at hand."""
+    wrong_tried: int = 0
+    """The same for a wrong one."""
     duplicates: int = 0
     """Questions that stood there before."""
     contradictions: tuple[str, ...] = ()
@@ -100,7 +103,22 @@ def _split(task: Task, questions: Sequence[Question], checked: Callable[[], obje
     contradictions = tuple(text for text, answers in seen.items() if len(answers) > 1 and task.check is None)
     graded, repeated = sum(map(task.gradable, questions)), len(questions) - len(seen)
     troubles = {kind: tuple(result[kind] for result in results if kind in result) for kind in KINDS}
-    return SplitReport(len(questions), graded, **troubles, duplicates=repeated, contradictions=contradictions)
+    tried = [_tried(task, question) for question in questions]
+    rights, wrongs = (sum(each[kind] for each in tried) for kind in (0, 1))
+    return SplitReport(
+        len(questions), graded, **troubles, right_tried=rights, wrong_tried=wrongs, duplicates=repeated,
+        contradictions=contradictions,
+    )  # fmt: skip
+
+
+def _tried(task: Task, question: Question) -> tuple[bool, bool]:
+    """Whether there is a right answer to try, and a wrong one."""
+    known, worked = question.answer is not None, task.solution is not None
+    if isinstance(task.equal, EqualPrograms) and known:
+        return worked, worked
+    if task.check is not None:
+        return known or worked, True
+    return known, known and task.near_miss is not None
 
 
 def _question(task: Task, number: int, question: Question) -> dict[str, Trouble]:
@@ -141,8 +159,7 @@ def _question(task: Task, number: int, question: Question) -> dict[str, Trouble]
 
 def _checked(task: Task, check: Checker, number: int, question: Question) -> dict[str, Trouble]:
     """A checker must take the known answer, or else that of the worked solution, and refuse what is no answer. Without
-    a
-    known answer it must refuse a near miss too: beside one, what is near to it may be right as well."""
+    a known answer it must refuse a near miss too: beside one, what is near to it may be right as well."""
     troubles: dict[str, Trouble] = {}
     known, wrong = question.answer, [NO_ANSWER]
     if known is not None and not check(question, known):

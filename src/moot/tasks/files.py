@@ -43,6 +43,8 @@ class FileSettings:
     """Another file, with the test split."""
     held_out: str = ""
     """validation: a slice of the file. test: the test file, for the last measurement."""
+    trusted: bool = True
+    """Of labels that `moot label` wrote, only those it trusts."""
 
 
 def row(raw: Raw, where: str, chosen: FileSettings, labelled: bool, sided: bool) -> Row:
@@ -61,6 +63,44 @@ def _row(raw: Raw, where: str, chosen: FileSettings, labelled: bool) -> Row:
     return Row(question, answer, str(raw.get(chosen.solution) or ""))
 
 
+def check_fields(spec: Spec, chosen: FileSettings, where: str, first: Raw) -> None:
+    """Refuses a file whose first row has no question, and says how to name its fields."""
+    if chosen.question or any(name in first for name in QUESTION):
+        return
+    if spec.name.endswith(".csv"):
+        wanted = f"the first line must name the columns, one of them {' or '.join(QUESTION)}"
+        raise ConfigError(
+            f"{spec.name}: {wanted}; it is {','.join(first)[:80]!r}; put such a line there, or name yours, as in "
+            f"{spec.name}:question=COLUMN"
+        )
+    names = [f"{ours}={theirs}" for ours, theirs in zip(("question", "answer"), first, strict=False)]
+    told = f"needs the field {' or '.join(QUESTION)}; it has {', '.join(first) or 'none'}"
+    raise ConfigError(f"{where}: {told}" + (f"; name yours, as in {spec.name}:{','.join(names)}" if names else ""))
+
+
+def is_label(raw: Raw) -> bool:
+    """Whether `moot label` wrote the row."""
+    return raw.keys() >= {"answer", "share", "confidence", "trusted"}
+
+
+def is_trusted(raw: Raw) -> bool:
+    return str(raw["trusted"]).lower() == "true"
+
+
+def _trusted(rows: list[tuple[str, Raw]], file: str, notes: list[str]) -> list[tuple[str, Raw]]:
+    kept = [(where, raw) for where, raw in rows if not is_label(raw) or is_trusted(raw)]
+    if left := len(rows) - len(kept):
+        if not kept:
+            raise ConfigError(
+                f"{file}: no label is trusted; label with a lower --threshold, or take all: {file}:trusted=no"
+            )
+        notes.append(
+            f"{left} of the {len(rows)} labels of {file} are not trusted and left out; trusted=no takes them too"
+        )
+        logging.getLogger("moot").warning(notes[-1])
+    return kept
+
+
 def task(spec: Spec, seed: int = 0, held_out: int = 64) -> Task:
     spec.no_words()
     chosen = spec.fill(FileSettings)
@@ -68,11 +108,12 @@ def task(spec: Spec, seed: int = 0, held_out: int = 64) -> Task:
     for name, rows in raws.items():
         if not rows:
             raise ConfigError(f"{spec.name if name == 'train' else chosen.test} holds no questions")
-    where, first = raws["train"][0]
-    if not chosen.question and not any(name in first for name in QUESTION):
-        names = [f"{ours}={theirs}" for ours, theirs in zip(("question", "answer"), first, strict=False)]
-        told = f"needs the field {' or '.join(QUESTION)}; it has {', '.join(first) or 'none'}"
-        raise ConfigError(f"{where}: {told}" + (f"; name yours, as in {spec.name}:{','.join(names)}" if names else ""))
+    check_fields(spec, chosen, *raws["train"][0])
+    notes: list[str] = []
+    if chosen.trusted:
+        raws = {
+            name: _trusted(rows, spec.name if name == "train" else chosen.test, notes) for name, rows in raws.items()
+        }
     # One answer is enough to expect the rest of them: a file with a misspelled field must not pass for prompts.
     labelled = bool(chosen.answer) or any("answer" in raw for rows in raws.values() for _, raw in rows)
     sided = any("sides" in raw for rows in raws.values() for _, raw in rows)
@@ -86,8 +127,8 @@ def task(spec: Spec, seed: int = 0, held_out: int = 64) -> Task:
     fields = {name for rows in raws.values() for _, raw in rows for name in raw}
     others = sorted(fields - {chosen.question, "sides", *QUESTION})
     if not open_ended or not others:
-        return made
+        return replace(made, notes=(*made.notes, *notes))
     note = f"no row of {spec.name} has the field answer, so nothing is graded; if {' or '.join(others[:5])} is the "
     note += f"answer, name it as in {spec.name}:answer={others[0]}"
     logging.getLogger("moot").warning(note)
-    return replace(made, notes=(*made.notes, note))
+    return replace(made, notes=(*made.notes, *notes, note))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,13 +27,15 @@ class Row:
 
 
 def read(path: Path) -> list[tuple[str, Raw]]:
-    """Where each row stands, and the row. JSON lines, a JSON list, or a text file with one prompt per line."""
+    """Where each row stands, and the row. JSON lines, a JSON list, CSV, or a text file with one prompt per line."""
     if not path.is_file():
         raise ConfigError(f"task {str(path)!r}: there is no such file")
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: not UTF-8 ({error.reason} at byte {error.start}); save it as UTF-8") from None
+    if path.suffix == ".csv":
+        return _csv(path, text)
     rows: list[tuple[str, Raw]] = []
     if path.suffix == ".json" and text.lstrip().startswith("["):
         return [_object(row, f"{path}, row {i}") for i, row in enumerate(_json(text, str(path)), 1)]
@@ -40,6 +44,20 @@ def read(path: Path) -> list[tuple[str, Raw]]:
         if line.strip():
             text_alone = path.suffix == ".txt"
             rows.append((where, {"prompt": line.strip()}) if text_alone else _object(_json(line, where), where))
+    return rows
+
+
+def _csv(path: Path, text: str) -> list[tuple[str, Raw]]:
+    """The first line names the columns."""
+    reader, rows = csv.DictReader(io.StringIO(text, newline="")), list[tuple[str, Raw]]()
+    try:
+        for row in reader:
+            where = f"{path}, line {reader.line_num}"
+            if None in row:
+                raise ConfigError(f"{where}: has more cells than the first line names; quote cells with commas in them")
+            rows.append((where, row))
+    except csv.Error as error:
+        raise ConfigError(f"{path}, line {reader.line_num}: {error}; save it as CSV with commas") from None
     return rows
 
 
@@ -66,8 +84,7 @@ class Hub:
 
 
 def load(file: str, task: str, hub: Hub, files: Sequence[str]) -> list[tuple[str, Raw]]:
-    """From the file if there is one, or from the hub, kept in the usual cache. Whoever has no network is told which
-    `files` to name."""
+    """From the file if there is one, or from the hub. Whoever has no network is told which `files` to name."""
     if file:
         return read(Path(file))
     way_out = f"give files instead: {task}:{','.join(f'{name}=FILE.jsonl' for name in files)}"

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from moot.errors import ConfigError
 
-_FILE = re.compile(r"(.+?\.(?:jsonl|json|txt))(?::(.*))?", re.S)
+_FILE = re.compile(r"(.+?\.(?:jsonl|json|csv|txt))(?::(.*))?", re.S)
 _TRUE = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
 
 Kind = TypeVar("Kind")
@@ -55,8 +55,7 @@ class Spec:
         return f"{self.name}:{','.join(said)}" if said else self.name
 
     def fill(self, kind: type[Kind]) -> Kind:
-        """The settings as `kind`, a dataclass of defaults. A name it does not know is an error that lists those it
-        does."""
+        """The settings as `kind`, a dataclass of defaults. An error lists the names it knows."""
         defaults = {f.name: f.default for f in fields(kind)}  # type: ignore[arg-type]
         given: dict[str, Any] = {}
         for key, value in (self.settings or {}).items():

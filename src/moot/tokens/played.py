@@ -108,13 +108,13 @@ class PlayedDebate:
     @property
     def believed(self) -> int | None:
         """Of two advocates, the one whose position the judge found right; None where nothing was decided."""
-        better = clear_consensus(self.ballots.outside) if self.debate.assigned else None
+        better = None if self.debate.rules.peers_vote else clear_consensus(self.ballots.outside)
         return None if better is None else self.debate.turns[better].agent
 
     def peer_votes(self) -> list[Vote]:
         """The agents' own, about responses. What outside judges say is set beside them, never among them; but where
         agents are advocates nobody else votes."""
-        return [vote for vote in self.ballots.votes if vote.turn >= 0 or self.debate.assigned]
+        return [vote for vote in self.ballots.votes if vote.turn >= 0 or not self.debate.rules.peers_vote]
 
     def decided_votes(self) -> list[Vote]:
         """Those of them that prefer one."""

@@ -18,7 +18,7 @@ import numpy as np
 from moot.debate import sections
 from moot.debate.state import Debate
 from moot.debate.types import Message, Observation, Said
-from moot.engine.protocol import Ints, Sample, Sampler, SamplingParams, Stop
+from moot.engine.protocol import Ints, Sample, Sampler, SamplingParams, Scene, Stop
 from moot.tokens.rendering import Rendering
 from moot.tokens.turn import NOWHERE, SampledTurn
 
@@ -77,6 +77,18 @@ def kept_turns(speaker: KeepsTurns, debate: Debate) -> tuple[SampledTurn, ...]:
     return tuple(speaker.turn(turn.round, turn.agent) for turn in debate.turns)
 
 
+def scene_of(observation: Observation) -> Scene:
+    """Who speaks, whom it may judge and what it is asked for, by the numbers that its prompt has."""
+    judges = observation.section in ("", "evaluation", "comparison")
+    names = observation.labels
+    return Scene(
+        agent=names[observation.agent] if observation.agent < len(names) else -1,
+        eligible=tuple(sorted(names[seat] for seat in observation.eligible)) if judges else (),
+        contract=observation.contract,
+        section=observation.section,
+    )
+
+
 class TokenSpeaker:
     """Speaks for every seat of one debate through a sampler, and keeps what was sampled."""
 
@@ -114,6 +126,7 @@ class TokenSpeaker:
             if self._seed is None
             else turn_seed(self._seed, *key, *([observation.part] if observation.part else [])),
             stop=self._stops(observation),
+            scene=scene_of(observation),
         )
         (sample,) = await self._sampler.sample(_joined(conversation), params)
         if observation.opening:

@@ -1,32 +1,30 @@
-"""One question, debated now: who said what, what came of it, and what it cost. The part of `moot ask` that needs no
-terminal."""
+"""Questions debated now: who said what, what came of it, and what it cost. The part of `moot ask` and `moot label` that
+needs no terminal."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Literal
 
 from moot.debate.outcome import Outcome
 from moot.debate.parsing import BALLOT
 from moot.debate.play import Speak
-from moot.debate.protocol import preset
-from moot.debate.rewards import held_answers, last_parsed
+from moot.debate.protocols import preset
+from moot.debate.rewards import Grades, held_answers, last_parsed
 from moot.debate.rules import Rules
 from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
-from moot.debate.types import Observation, Parsed, Question, Said, Turn
+from moot.debate.types import Observation, Question, Said, Turn
 from moot.engine.protocol import SamplingParams
-from moot.errors import ConfigError, EngineError
+from moot.errors import EngineError
 from moot.players.chat.listening import Casting, Listener
 from moot.rl.rollout import rollout
-from moot.runs.record import turns_to_json
-from moot.tasks.answers import final_number, grade
+from moot.runs.record import turns_to_json, with_turns
+from moot.tasks.answers import exact, grade
+from moot.tasks.graders import GRADERS, Grading, grading
 from moot.tokens.played import PlayedDebate
-from moot.util.files import append_lines, json_lines, write_lines
-from moot.util.json_text import read_json
 
 BRIEF_BOX = "Put the final answer, as short as possible, in \\boxed{}."
 
@@ -46,18 +44,66 @@ class Prices:
 class GroupAnswer:
     outcome: Outcome
     """Votes, rewards and winner."""
-    answer: str | None
-    """What most agents hold in the end; ties go to what the winner by votes holds, then to the lowest number."""
-    solution: str | None
-    """The whole solution that answer is from; the winner's where no answers can be compared."""
     held: tuple[str | None, ...]
     """Each agent's last answer."""
-    agreeing: int
-    """How many hold `answer`."""
-    winner_agrees: bool | None
-    """Whether the winner by votes holds `answer`; None where nobody won, or answers cannot be compared."""
-    correct: bool | None
-    """None where the right answer is not known."""
+    kinds: tuple[int | None, ...]
+    """Which of them are the same."""
+    solutions: tuple[str | None, ...]
+    """The whole solution that each of them is from."""
+    right: tuple[bool, ...]
+    """Which of them are right; none where that is not known."""
+    scores: tuple[float | None, ...] = ()
+    """Of each by a judge, where one was asked."""
+
+    @property
+    def ranked(self) -> list[int]:
+        """For each different answer the agent who stands for it, the label first: by the mean score where a judge
+        scored, then by how many hold it, then by the lowest number."""
+        agents = [agent for agent, kind in enumerate(self.kinds) if kind is not None]
+        firsts = {self.kinds[agent]: agent for agent in reversed(agents)}.values()
+        return sorted(firsts, key=lambda agent: (-(self.score(agent) or 0.0), -self.holding(agent), agent))
+
+    def holding(self, agent: int) -> int:
+        """How many hold the agent's answer."""
+        return 0 if self.kinds[agent] is None else self.kinds.count(self.kinds[agent])
+
+    def score(self, agent: int) -> float | None:
+        """The judge's mean score of the agent's answer, over all who hold it."""
+        scores = [score for kind, score in zip(self.kinds, self.scores, strict=False) if kind == self.kinds[agent]]
+        given = [score for score in scores if score is not None]
+        return sum(given) / len(given) if given else None
+
+    @property
+    def chosen(self) -> int | None:
+        """The agent whose answer is everybody's; the winner by votes where no answers can be compared."""
+        return self.ranked[0] if self.ranked else self.outcome.winner
+
+    @property
+    def answer(self) -> str | None:
+        return None if self.chosen is None else self.held[self.chosen]
+
+    @property
+    def agreeing(self) -> int:
+        """How many hold `answer`."""
+        return 0 if self.chosen is None else self.holding(self.chosen)
+
+    @property
+    def solution(self) -> str | None:
+        """The solution that stands for the answer: of those who hold it, the one with the highest score."""
+        if self.chosen is None:
+            return None
+        holders = [
+            agent for agent, kind in enumerate(self.kinds) if kind is not None and kind == self.kinds[self.chosen]
+        ]
+        scores = self.scores or (None,) * len(self.held)
+        return self.solutions[max(holders or [self.chosen], key=lambda agent: scores[agent] or 0.0)]
+
+    @property
+    def winner_agrees(self) -> bool | None:
+        """Whether the winner by votes holds `answer`; None where nobody won, or answers cannot be compared."""
+        if self.outcome.winner is None or not self.ranked:
+            return None
+        return self.kinds[self.outcome.winner] == self.kinds[self.ranked[0]]
 
     @property
     def winner_answer(self) -> str | None:
@@ -70,30 +116,30 @@ class GroupAnswer:
         return self.outcome.leaders if self.outcome.voted else ()
 
 
-def group_answer(played: PlayedDebate) -> GroupAnswer:
+IN_BOX = Grading(exact, lambda solution: None, BRIEF_BOX)
+"""Where no grader is named: in prose the last number is any number, so an answer stands in a box or nowhere."""
+
+
+def asked_grading(settings: Mapping[str, Any]) -> Grading:
+    """How the answers of a record were compared. Code that a file names is not run on its word."""
+    name, equal = (str(settings.get(key) or "") for key in ("grader", "equal"))
+    known = [named if named in GRADERS else "" for named in (name, equal)]
+    return grading(known[0] or "exact", known[1]) if any(known) else IN_BOX
+
+
+def group_answer(played: PlayedDebate, grades: Grades | None = None) -> GroupAnswer:
+    """Answers are found and compared `IN_BOX` where no `grades` are given."""
     debate = played.debate
-    # Without a box, the last number is an answer only where a number is expected: in prose it is any number.
-    gradable = debate.question.answer is not None
-    grades = grade(debate, otherwise=final_number if gradable else lambda solution: None)
+    grades = grades or grade(debate, IN_BOX.equal, IN_BOX.extract)
     outcome = played.scored(played.scoring, grades).outcome
     assert outcome is not None  # it was just scored
     last = last_parsed(debate)
-    held = tuple(None if i is None else grades.answers[i] for i in last)
-    kinds = held_answers(debate, grades)
-    given, winner = [kind for kind in kinds if kind is not None], outcome.winner
-    agreeing = max(map(given.count, given), default=0)
-    holders = [agent for agent, kind in enumerate(kinds) if kind is not None and given.count(kind) == agreeing]
-    chosen = winner if winner in holders or not holders else holders[0]
-    turn = None if chosen is None else last[chosen]
-    parsed = None if turn is None else debate.turns[turn].parsed
     return GroupAnswer(
         outcome=outcome,
-        answer=None if chosen is None else held[chosen],
-        solution=parsed.fields["solution"] if isinstance(parsed, Parsed) else None,
-        held=held,
-        agreeing=agreeing,
-        winner_agrees=None if winner is None or chosen is None or not holders else kinds[winner] == kinds[chosen],
-        correct=(turn is not None and grades.correct[turn]) if gradable else None,
+        held=tuple(None if i is None else grades.answers[i] for i in last),
+        kinds=tuple(held_answers(debate, grades)),
+        solutions=tuple(None if i is None else (debate.turns[i].fields or {})["solution"] for i in last),
+        right=tuple(i is not None and grades.correct[i] for i in last),
     )
 
 
@@ -125,7 +171,8 @@ class AskedDebate:
         written = sum(w for _, w in self.spent if w is not None)
         return read, written, sum(r is None or w is None for r, w in self.spent)
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self, group: GroupAnswer | None = None) -> dict[str, Any]:
+        """For one that is over `group` is what came of it."""
         debate = self.debate
         read, written, silent = self.tokens()
         record: dict[str, Any] = {
@@ -142,8 +189,7 @@ class AskedDebate:
             "cost": self.cost,
             "seconds": round(self.seconds, 3),
         }
-        if self.ended == "done":
-            group = group_answer(self.played)
+        if group is not None:
             votes = [
                 {name: getattr(vote, name) for name in ("round", "author", "left", "verdict", "right")}
                 for vote in group.outcome.votes
@@ -160,7 +206,6 @@ class AskedDebate:
                 "answers": list(group.held),
                 "votes": votes,
                 "rewards": list(group.outcome.means),
-                "correct": group.correct,
             }
         return record
 
@@ -172,12 +217,12 @@ class _UnderWay(Listener):
     """One question in debate, and what has been said so far."""
 
     def __init__(
-        self, debate: Debate, scoring: Scoring, cast: Casting, listener: Listener, prices: Sequence[Prices | None]
-    ) -> None:
-        self._debate, self._scoring, self._listener = debate, scoring, listener
+        self, number: int, debate: Debate, scoring: Scoring, cast: Casting, listener: Listener,
+        prices: Sequence[Prices | None],
+    ) -> None:  # fmt: skip
+        self._number, self._debate, self._scoring, self._listener = number, debate, scoring, listener
         self._prices = prices or [None] * debate.num_agents
-        self._number = int(debate.question.id or 1)
-        self._speakers = [cast(self._number, agent, self) for agent in range(debate.num_agents)]
+        self._speakers = [cast(debate.question.id, agent, self) for agent in range(debate.num_agents)]
         self._parts: dict[tuple[int, int], list[Said]] = {}
         self._turns: dict[tuple[int, int], Turn] = {}
         self._spent: dict[tuple[int, int], tuple[int | None, int | None]] = {}
@@ -270,7 +315,7 @@ class Asking:
             return _gone
         if number not in self._under_way:
             self._under_way[number] = _UnderWay(
-                self._debates[number], self._scoring, self._cast, self._listener, self._prices
+                number + 1, self._debates[number], self._scoring, self._cast, self._listener, self._prices
             )
         return self._under_way[number].speak
 
@@ -292,7 +337,7 @@ def _cost(spent: tuple[int | None, int | None], prices: Prices | None) -> float 
     return (read * prices.read + written * prices.written) / 1e6
 
 
-# Questions from a file, answers to a file
+# A record, read again
 
 
 def asked_rules(settings: Mapping[str, Any]) -> Rules:
@@ -308,82 +353,17 @@ def asked_rules(settings: Mapping[str, Any]) -> Rules:
     )
 
 
-def read_questions(raw: bytes, name: str, instruction: str = BRIEF_BOX) -> list[Question]:
-    """One question per line, or JSON lines with `question` (or `problem`) and, if known, `answer`. Blank lines are
-    skipped but numbered."""
-    try:
-        lines = raw.removeprefix(b"\xef\xbb\xbf").decode("utf-8").split("\n")
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{name} is not UTF-8: {error.reason} at byte {error.start}; save it as UTF-8") from None
-    filled = [(number, line.strip()) for number, line in enumerate(lines, 1) if line.strip()]
-    if not filled:
-        raise ConfigError(f"{name} holds no questions; write one per line")
-    if not filled[0][1].startswith("{"):
-        return [Question(line, id=str(number), instruction=instruction) for number, line in filled]
-    return [_question(line, number, name, instruction) for number, line in filled]
+def asked_record(row: Any) -> Mapping[str, Any] | None:
+    """What `moot ask` or `moot label` wrote, in a line of a file; None for a line of something else."""
+    row = row.get("debate", row) if isinstance(row, dict) else None
+    return row if isinstance(row, dict) and {"known_answer", "settings", "turns"} <= row.keys() else None
 
 
-def _question(line: str, number: int, name: str, instruction: str) -> Question:
-    try:
-        given = read_json(line)
-    except ConfigError as error:
-        raise ConfigError(
-            f"{name}, line {number}: {error}, and the first line is; write every line as an object"
-        ) from None
-    text = (given.get("question") or given.get("problem")) if isinstance(given, dict) else None
-    if not isinstance(text, str) or not text.strip():
-        raise ConfigError(f"{name}, line {number}: needs a text under question")
-    answer = given.get("answer")
-    if answer is not None and (isinstance(answer, bool) or not isinstance(answer, str | int | float)):
-        raise ConfigError(f"{name}, line {number}: answer must be a string or a number, got {type(answer).__name__}")
-    right = None if answer is None else str(answer).rpartition("####")[2].strip() or None
-    return Question(text, right, id=str(number), instruction=instruction)
-
-
-class AnswerFile:
-    """A file with one object per question, whose debates that ended early are played again the next time."""
-
-    def __init__(self, path: Path, questions: Sequence[Question], settings: Mapping[str, Any]) -> None:
-        self.path = path
-        wanted = {(int(question.id), question.text) for question in questions}
-        self.done: dict[int, dict[str, Any]] = {}
-        for record in _records(path):
-            if record["settings"] != settings:
-                name = next(
-                    key
-                    for key in {**record["settings"], **settings}
-                    if record["settings"].get(key) != settings.get(key)
-                )
-                raise ConfigError(
-                    f"{path} was begun with {name} {record['settings'].get(name)!r}, not {settings.get(name)!r}; name "
-                    "another --out"
-                )
-            if (record["number"], record["question"]) not in wanted:
-                raise ConfigError(
-                    f"{path} answers a question that line {record['number']} of the file does not ask; name another "
-                    "--out"
-                )
-            if record["ended"] == "done":
-                self.done[record["number"]] = record
-        self._begun = False
-
-    def add(self, record: Mapping[str, Any]) -> None:
-        if not self._begun:
-            # Debates that ended early go, now that there is something in their place, and so does a line that a kill
-            # cut short.
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            write_lines(self.path, self.done.values())
-            self._begun = True
-        append_lines(self.path, [record])
-
-
-def _records(path: Path) -> list[dict[str, Any]]:
-    """Every whole line; one that a kill cut short is left out. A file of another kind is not ours to write over."""
-    records: list[dict[str, Any]] = []
-    for number, record, ended in json_lines(path):
-        if isinstance(record, dict) and {"number", "question", "ended", "settings"} <= record.keys():
-            records.append(record)
-        elif ended or not records:
-            where = f", line {number}" if ended else ""
-            raise ConfigError(f"{path}{where}: not written by moot ask; name another --out")
-    return records
+def asked_debate(record: Mapping[str, Any]) -> tuple[Debate, Scoring]:
+    """The debate of such a record, under the rules that were asked for, and how its votes count."""
+    settings = record["settings"]
+    question = Question(
+        str(record["question"]), record["known_answer"], str(record["number"]), str(settings["instruction"])
+    )
+    empty = Debate(question, int(record["num_agents"]), int(record["max_rounds"]), asked_rules(settings))
+    return with_turns(empty, record["turns"]), preset(settings["protocol"]).scoring

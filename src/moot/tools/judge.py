@@ -109,10 +109,11 @@ class Trial:
 
     def __init__(
         self, answered: Sequence[Answered], judges: Mapping[str, Judge], identities: Mapping[str, str],
-        config: TrialConfig, verdicts: AnswerStore, watcher: EvalWatcher = EvalWatcher(),
+        config: TrialConfig, verdicts: AnswerStore, watcher: EvalWatcher = EvalWatcher(), everything: bool = False,
     ) -> None:  # fmt: skip
-        # Where all answers are right, or all are wrong, there is nothing to measure, and nobody is asked.
-        self._answered = [each for each in answered if len(set(each.correct)) == 2]
+        # Where all answers are right, or all are wrong, there is nothing to measure, and nobody is asked; with
+        # `everything` the scores themselves are wanted.
+        self._answered = [each for each in answered if everything or len(set(each.correct)) == 2]
         self._judges, self._identities = judges, identities
         self._config, self._verdicts, self._watch = config, verdicts, watcher
         self._gate = asyncio.Semaphore(config.concurrency)
@@ -138,6 +139,35 @@ class Trial:
         counts = {way: sorted(set(self._config.checks)) if way.ballot == "approval" else [1] for way in ways}
         rows = [TrialRow(way, checks, self._measures(way, checks)) for way in ways for checks in counts[way]]
         return sorted(rows, key=lambda row: -row.measures.pair_accuracy.value if row.measures.pair_accuracy else 1.0)
+
+    def scores(self, way: Way, checks: int) -> dict[Question, tuple[float | None, ...]]:
+        """Of every answer; None where it could not be shown, or the engine failed."""
+        return {answered.question: self._judged(way, answered, checks).scores for answered in self._answered}
+
+    def listing(self, ways: Sequence[Way]) -> Iterator[dict[str, Any]]:
+        """Question by question what was shown and what each judge made of it, with its thinking, for people to read."""
+        for answered in self._answered:
+            each = zip(answered.solutions, answered.answers, answered.correct, strict=True)
+            yield {
+                "question": answered.question.text,
+                "known": answered.question.answer,
+                "answers": [{"text": text, "answer": answer, "correct": right} for text, answer, right in each],
+                "ways": [self._told(way, answered) for way in ways],
+            }
+
+    def _told(self, way: Way, answered: Answered) -> dict[str, Any]:
+        shown, checks = answered.shown(way.show), max(self._config.checks) if way.ballot == "approval" else 1
+        verdicts = [
+            {"about": [shown.index(text) for text in asked.answers], **record}
+            for place, asked in self._checks(way, answered)
+            if (record := self._verdicts.get(place)) is not None
+        ]
+        dull = ("settings", "question", "number")
+        return {
+            "way": str(TrialRow(way, checks, measure([]))),
+            "scores": self._judged(way, answered, checks).scores,
+            "verdicts": [{name: value for name, value in each.items() if name not in dull} for each in verdicts],
+        }
 
     def _measures(self, way: Way, checks: int) -> Measures:
         judged = [self._judged(way, answered, checks) for answered in self._answered]

@@ -14,9 +14,11 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import groupby
 from typing import Any
 
+from moot.debate.protocols import V2
 from moot.debate.rewards import Reward
+from moot.debate.rules import Rules
 from moot.debate.scores import answer_stream
-from moot.debate.scoring import Scoring, check_advocates_scoring
+from moot.debate.scoring import Scoring
 from moot.debate.typed_fields import names_of
 from moot.errors import ConfigError
 from moot.players.untrusted import check_trusted, scoring_names
@@ -74,8 +76,7 @@ class Totals:
     advantage_size: float | None
     """Mean over turns, ballots apart, of the advantage's absolute value."""
     correlation: float | None
-    """Between a turn's advantage and whether its answer is right (point-biserial), over readable turns with a known
-    answer."""
+    """Between a turn's advantage and whether its answer is right (point-biserial), where that is known."""
     advantage_right: float | None
     """Mean advantage of the turns with a right answer."""
     advantage_wrong: float | None
@@ -154,8 +155,7 @@ def check(
     own = own_scoring(run)
     scoring = replace(own, **choices)
     check_asked(own.rule, scoring.rule)
-    if _own_rule(run, "positions") == "assigned":
-        check_advocates_scoring(scoring)
+    _own_rules(run).check_scoring(scoring)
     check_trusted(run.path, scoring_names(scoring), choices, trust, note)
     reward, estimator = find_reward(scoring.reward), find_estimator(scoring)
     return Recount(scoring, reward, estimator)
@@ -195,12 +195,11 @@ def _first_debate(run: Run) -> PlayedDebate | None:
     return next((saved for saved in run.debates() if isinstance(saved, PlayedDebate)), None)
 
 
-def _own_rule(run: Run, name: str) -> Any:
-    """Of the rules that can be `none`."""
+def _own_rules(run: Run) -> Rules:
     if isinstance(own := run.config.get("protocol"), Mapping):
-        return own.get(name, "none")
+        return V2.with_choices(own).rules
     first = _first_debate(run)
-    return getattr(first.debate.rules, name) if first else "none"
+    return first.debate.rules if first else Rules()
 
 
 FADING = ("reward_mix", "correct_bonus")

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from moot.debate.protocol import Protocol
-from moot.debate.rewards import REWARDS, Reward
+from moot.debate.protocols import Protocol
+from moot.debate.rewards import REWARDS, Grades, Reward
 from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
 from moot.debate.types import ParseFailure, Question, Said, Turn
@@ -20,6 +20,7 @@ from moot.errors import ConfigError
 from moot.rl.advantages import ESTIMATORS, Estimator, with_advantages
 from moot.tasks.answers import grade
 from moot.tokens.played import PlayedDebate
+from moot.tools.ask import asked_debate, asked_grading, asked_record
 from moot.util.json_text import read_json
 
 MOST_AGENTS = 10_000
@@ -60,11 +61,17 @@ def failures(debate: Debate) -> list[tuple[int, int, str]]:
 
 
 def read_debate(text: str, base: Protocol) -> tuple[Debate, Scoring]:
-    """One line of a transcript file: the debate, and how its votes are to be counted. Raises ConfigError with what is
-    wrong."""
+    """One line of a transcript file: the debate, and how its votes count. Raises ConfigError with what is wrong."""
     given = read_json(text, strict=True)
     if not isinstance(given, dict):
         raise ConfigError(f"a debate must be an object, got {_kind(given)}")
+    if (record := asked_record(given)) is not None:
+        try:
+            return asked_debate(record)
+        except ConfigError:
+            raise
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ConfigError(f"a debate as moot label writes it, but damaged: {type(error).__name__}") from None
     if missing := KEYS - given.keys():
         raise ConfigError(f"missing key {', '.join(sorted(missing))}")
     if unknown := given.keys() - KEYS - OPTIONAL_KEYS:
@@ -153,6 +160,15 @@ def _kind(value: Any) -> str:
     return "null" if value is None else _KINDS.get(type(value), "a number")
 
 
+def _graded(text: str, debate: Debate) -> Grades:
+    """Answers compared as they were when they were asked for, where the line says so."""
+    record = asked_record(read_json(text)) if '"known_answer"' in text else None
+    if record is None:
+        return grade(debate)
+    graded = asked_grading(record["settings"])
+    return grade(debate, graded.equal, graded.extract)
+
+
 def score(
     lines: Iterable[str],
     base: Protocol,
@@ -160,8 +176,7 @@ def score(
     rewards: dict[str, Reward] | None = None,
     estimators: dict[str, Estimator] | None = None,
 ) -> Iterator[PlayedDebate | BadLine]:
-    """Scores every line that can be read; its number is the line. `reward` wins over what a line's own protocol
-    says."""
+    """Every line that can be read, scored; its number is the line. `reward` wins over a line's own protocol."""
     rewards, estimators = rewards or REWARDS, estimators or ESTIMATORS
     results: dict[int, PlayedDebate | BadLine] = {}
     # A batch, for the estimators that look past one debate, is what shares a reward and an estimator.
@@ -185,7 +200,9 @@ def score(
                 raise ConfigError(f"advantage must be one of {known} or auto, got {scoring.advantage!r}")
             rule = rewards[scoring.reward]
             graded = rule.grades != "none" or scoring.reward_mix or scoring.correct_bonus
-            scored = PlayedDebate(debate, number=number).scored(scoring, grade(debate) if graded else None, rule)
+            scored = PlayedDebate(debate, number=number).scored(
+                scoring, _graded(text, debate) if graded else None, rule
+            )
             if scored.scores is not None and scored.scores.per == "agent" and scoring.estimator == "center_round":
                 why = f"advantage center_round needs rewards per turn, and {scoring.reward} is per agent"
                 raise ConfigError(f"{why}; use center_group")

@@ -59,7 +59,7 @@ async def train(setup: Setup, start_from: int | None = None) -> Progress:
     if step == config.warm_steps:
         await move_average(setup)
     for part in setup.parts:
-        await part.begin(setup, step, sampler)
+        sampler = await part.begin(setup, step, sampler) or sampler
     while step < config.total_steps and not progress.spent(config):
         step += 1
         setup.watcher.began(step, config.total_steps, "self_play")

@@ -67,8 +67,9 @@ class Part:
 
     # Before a step
 
-    async def begin(self, setup: Setup, step: int, sampler: Sampler) -> None:
-        """Self-play begins or continues after `step`, whose weights `sampler` has."""
+    async def begin(self, setup: Setup, step: int, sampler: Sampler) -> Sampler | None:
+        """Self-play begins or continues after `step`, whose weights `sampler` has. Answers with another one where it
+        changes them."""
 
     def level(self) -> int:
         """Which of the tasks new questions are of."""
@@ -107,6 +108,9 @@ class Part:
     async def played(self, setup: Setup, progress: Progress, step: int, batch: Batch, sampler: Sampler) -> Batch:
         """A batch that was played, changed: with more debates, or with fewer."""
         return batch
+
+    async def close(self) -> None:
+        """The run ends here, whatever ends it: lets go of what the part has opened."""
 
     # In a step
 

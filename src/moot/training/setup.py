@@ -104,7 +104,7 @@ def prepare(
     )
     for part in parts:
         part.check_tasks(tasks)
-    if config.protocol.rules.positions == "assigned":
+    if not config.protocol.rules.own_answers:
         sided = two_sided(task)
         task, tasks = sided, [sided if trained is task else two_sided(trained) for trained in tasks]
     check_warm_start(config, tasks[0])
@@ -158,6 +158,8 @@ async def carry_out(
         if setup.lock.note:
             note(setup.lock.note)
         stack.push_async_callback(setup.engine.close)
+        for part in setup.parts:
+            stack.push_async_callback(part.close)
 
         async def outside(name: str, setting: str) -> Guest:
             own = (setup.engine, setup.rendering)

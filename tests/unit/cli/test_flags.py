@@ -10,7 +10,7 @@ from moot.cli.main import _parse
 from moot.cli.registry import ProtocolName
 from moot.cli.rescore import respelled
 from moot.cli.train import demo_elsewhere
-from moot.debate.protocol import PRESETS
+from moot.debate.protocols import PRESETS
 
 
 def test_every_preset_of_the_rules_can_be_named() -> None:

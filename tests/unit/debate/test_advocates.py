@@ -12,7 +12,7 @@ import pytest
 
 import moot
 from moot.debate.prompt_texts import DEFAULT
-from moot.debate.protocol import PRESETS, V2
+from moot.debate.protocols import PRESETS, V2
 from moot.debate.state import Debate
 from moot.debate.types import Observation, Question, Said
 from moot.errors import ConfigError

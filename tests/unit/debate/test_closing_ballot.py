@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from moot.debate.outcome import mean_rewards
 from moot.debate.parsing import BALLOT
 from moot.debate.play import play
-from moot.debate.protocol import V2, Protocol
+from moot.debate.protocols import V2, Protocol
 from moot.debate.rewards import Scores, Stream, ballots, last_parsed
 from moot.debate.rules import candidates
 from moot.debate.state import Debate

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moot.debate.parsing import parse
-from moot.debate.protocol import PRESETS, V1, V2, Protocol, preset
+from moot.debate.protocols import PRESETS, V1, V2, Protocol, preset
 from moot.debate.rules import Rules, candidates, eligible, shown
 from moot.debate.scoring import Scoring
 from moot.debate.types import Turn
@@ -46,7 +46,6 @@ TABLE: dict[str, tuple[Any, Any]] = {
     "correct_bonus": (0, 0),
     "voters": ("both", "both"),
     "both_orders": (False, False),
-    "positions": ("none", "none"),
 }
 
 

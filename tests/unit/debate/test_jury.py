@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from moot.debate.parsing import BALLOT
 from moot.debate.play import Speak, hear
-from moot.debate.protocol import V2
+from moot.debate.protocols import V2
 from moot.debate.rewards import ballots
 from moot.debate.types import Observation, Said
 from moot.rl.trust import panel

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moot.debate.labels import agents_behind, labels_for, relabelled
-from moot.debate.protocol import V2, Protocol
+from moot.debate.protocols import V2, Protocol
 from moot.debate.state import Debate
 from moot.debate.types import Line, Parsed, Question, Said
 from moot.rl.trust import panel

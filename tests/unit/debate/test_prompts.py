@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from moot.debate.parsing import CONTRACTS
 from moot.debate.prompt_texts import DEFAULT, Prompts, default_file, load_prompts, toml_of
 from moot.debate.prompts import PERSONAS, system_text
-from moot.debate.protocol import Protocol
+from moot.debate.protocols import Protocol
 from moot.debate.state import Debate
 from moot.debate.types import Message, Observation, Question, Said
 from moot.errors import ConfigError

@@ -10,7 +10,7 @@ import pytest
 
 from moot.debate.parsing import BALLOT
 from moot.debate.play import play
-from moot.debate.protocol import Protocol
+from moot.debate.protocols import Protocol
 from moot.debate.state import Debate
 from moot.debate.types import Observation, Question, Said, Turn
 from moot.errors import ConfigError

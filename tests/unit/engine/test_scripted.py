@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
+import re
 from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+import moot
 from moot.debate.parsing import parse
-from moot.debate.protocol import Protocol
+from moot.debate.prompt_texts import DEFAULT
+from moot.debate.protocols import PRESETS, Protocol
 from moot.debate.state import Debate
-from moot.debate.types import ParseFailure, Question, Said
-from moot.engine.protocol import AdamParams, Sample, Sampler, SamplingParams, Trainer
-from moot.engine.scripted import ByteTokenizer, Scene, ScriptedEngine, read_scene
+from moot.debate.types import Observation, ParseFailure, Question, Said
+from moot.engine.protocol import AdamParams, Sample, Sampler, SamplingParams, Scene, Trainer
+from moot.engine.scripted import ByteTokenizer, ScriptedEngine
 from moot.errors import ContextOverflow
+from moot.settings.presets import find_preset
 from moot.tokens.rendering import Rendering
+from moot.tokens.speaker import scene_of
 from support.datums import datum
 from support.making import v1, v2
 
@@ -25,7 +34,7 @@ RENDERING = Rendering(TOKENIZER)
 END = TOKENIZER.eos_token_id
 
 
-def prompt(protocol: Protocol | None = None, agent: int = 0, rounds: int = 0, num_agents: int = 4) -> np.ndarray:
+def asked(protocol: Protocol | None = None, agent: int = 0, rounds: int = 0, num_agents: int = 4) -> Observation:
     """What an agent is asked after so many rounds of the same thing."""
     state = Debate(Question("What is 3 + 4?"), num_agents, 3, (protocol or v2()).rules)
     said = "<solution>7</solution><evaluation>N/A</evaluation><comparison>N/A</comparison>"
@@ -33,11 +42,21 @@ def prompt(protocol: Protocol | None = None, agent: int = 0, rounds: int = 0, nu
         said += "<consensus>NO</consensus><consensus_reason>So.</consensus_reason>"
     for _ in range(rounds * (1 if state.rules.schedule == "parallel" else num_agents)):
         state = state.advance({each: Said(said) for each in state.next_speakers})
-    return RENDERING.prompt(state.observe(agent).conversation())
+    return state.observe(agent)
+
+
+def prompt(*given: Any, **named: Any) -> np.ndarray:
+    return RENDERING.prompt(asked(*given, **named).conversation())
+
+
+def scene(*given: Any, **named: Any) -> Scene:
+    return scene_of(asked(*given, **named))
 
 
 def sample(engine: ScriptedEngine, ids: np.ndarray, **params: object) -> Sample:
-    (found,) = asyncio.run(engine.sample(ids, SamplingParams(**{"max_tokens": 5000, "stop": (END,), **params})))  # type: ignore[arg-type]
+    (found,) = asyncio.run(
+        engine.sample(ids, SamplingParams(**{"max_tokens": 5000, "stop": (END,), "scene": scene(rounds=1), **params}))
+    )  # type: ignore[arg-type]
     return found
 
 
@@ -71,15 +90,13 @@ def test_another_seed_another_prompt_or_another_engine_says_something_else() -> 
 def test_logprobs_match_the_frequencies(style: str, rounds: int) -> None:
     """Of 4,000 samples, 100 per seed, each answer's share is exp(sum of its logprobs), a multiple of 1/8, within five deviations."""
     engine, ids, count = ScriptedEngine(style=style, seed=3), prompt(rounds=rounds), 4000  # type: ignore[arg-type]
-    params = SamplingParams(max_tokens=5000, stop=(END,))
+    params = SamplingParams(max_tokens=5000, stop=(END,), scene=scene(rounds=rounds))
     seen: Counter[bytes] = Counter()
     chance: dict[bytes, float] = {}
 
     async def draw() -> None:
         for seed in range(40):
-            for found in await engine.sample(
-                ids, SamplingParams(params.max_tokens, stop=params.stop, seed=seed), count // 40
-            ):
+            for found in await engine.sample(ids, replace(params, seed=seed), count // 40):
                 seen[found.tokens.tobytes()] += 1
                 chance[found.tokens.tobytes()] = math.exp(found.logprobs.sum())
 
@@ -164,7 +181,7 @@ def test_a_prompt_and_answer_that_do_not_fit_are_refused() -> None:
 def test_the_well_formed_style_always_parses(protocol: Protocol, rounds: int) -> None:
     engine = ScriptedEngine(style="well_formed", seed=2)
     for seed in range(30):
-        text = words(sample(engine, prompt(protocol, rounds=rounds), seed=seed))
+        text = words(sample(engine, prompt(protocol, rounds=rounds), seed=seed, scene=scene(protocol, rounds=rounds)))
         assert not isinstance(parse(text, protocol.rules.contract, closed=False), ParseFailure)
 
 
@@ -182,13 +199,42 @@ def test_the_hostile_style_fails_often_and_not_always() -> None:
     assert 10 < sum(failed) < 90
 
 
-def test_it_reads_who_it_is_and_whom_it_may_judge() -> None:
-    def scene(protocol: Protocol, agent: int, rounds: int) -> Scene:
-        return read_scene(TOKENIZER.decode(prompt(protocol, agent, rounds).tolist()))
+def test_it_is_told_who_it_is_and_whom_it_may_judge() -> None:
+    assert scene(v2(), 2, 0) == Scene(agent=2)
+    assert scene(v2(), 2, 1) == Scene(agent=2, eligible=(0, 1, 3))
+    assert scene(v1(), 0, 1) == Scene(agent=0, eligible=(1, 2, 3), contract="five_tag")
+    asking = v2(sections="asked", personas=False)
+    assert scene(asking, 2, 0) == Scene(agent=2, section="solution")
+    assert scene(asking, 2, 1) == Scene(agent=2, eligible=(0, 1, 3), section="evaluation")
 
-    assert scene(v2(), 2, 0) == Scene(agent=2, num_agents=4, eligible=(), five_tag=False)
-    assert scene(v2(), 2, 1) == Scene(agent=2, num_agents=4, eligible=(0, 1, 3), five_tag=False)
-    assert scene(v1(), 0, 1) == Scene(agent=0, num_agents=4, eligible=(1, 2, 3), five_tag=True)
+
+def test_who_says_nothing_about_it_gets_a_plain_answer() -> None:
+    assert "boxed" in (answer := words(sample(ScriptedEngine(style="well_formed"), prompt(), scene=None)))
+    assert "<solution>" not in answer
+
+
+EVERY_TEXT = {name: " ".join(["Reworded.", *re.findall(r"\{\w+\}", text)]) for name, text in DEFAULT.texts.items()}
+
+
+@pytest.mark.parametrize("protocol", ["v1", "v2", "advocates"])
+def test_texts_that_are_all_worded_anew_change_nothing_for_it(protocol: str, tmp_path: Path) -> None:
+    """The whole of `moot train` on it: turns are read, votes are cast, and something is learned from."""
+    demo = find_preset("demo")
+    config = replace(
+        demo,
+        model=replace(demo.model, engine="scripted"),
+        prompts=demo.prompts.with_texts(EVERY_TEXT, "the test"),
+        debate=replace(demo.debate, max_tokens=2000, evaluation_tokens=200),
+        warm=replace(demo.warm, warm_questions=0),
+        optim=replace(demo.optim, num_train_datapoints=8),
+        eval_questions=2,
+    ).under(PRESETS[protocol])
+    rows = [row for row in moot.train(config, tmp_path / "run").metrics() if row["phase"] == "self_play"]
+    assert sum(row["debates/with_gradient"] * row["debates/played"] for row in rows) >= 1
+    debates = [json.loads(line) for file in (tmp_path / "run" / "debates").glob("*.jsonl") for line in file.open()]
+    assert any(debate["votes"] for debate in debates)
+    said = [turn for debate in debates for turn in debate["turns"]]
+    assert sum("fields" in turn for turn in said) > len(said) / 3
 
 
 # Bytes

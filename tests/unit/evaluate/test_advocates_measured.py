@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from moot.debate.protocol import PRESETS
+from moot.debate.protocols import PRESETS
 from moot.debate.types import Question
 from moot.engine.protocol import Ints, Sample, SamplingParams
 from moot.engine.scripted import ByteTokenizer

@@ -208,7 +208,7 @@ def test_a_report_comes_back_from_its_file(tmp_path: Path) -> None:
         ({"modes": ()}, "modes must name at least one of direct, vote"),
         (
             {"modes": ("direct", "guess")},
-            "modes may name direct, vote, debate, debate\\+vote, opponents, consultancy, judge, got 'guess'",
+            "modes may name direct, vote, debate, debate\\+vote, opponents, wins, consultancy, judge, got 'guess'",
         ),
         ({"modes": ("direct", "direct")}, "modes names 'direct' twice"),
         ({"k": 0}, "k must be at least 1, got 0"),

@@ -101,5 +101,7 @@ def test_opponents_take_the_other_seats_when_asked() -> None:
 
 
 def test_a_mode_that_is_none_is_refused_by_name() -> None:
-    with pytest.raises(ConfigError, match=r"eval_modes may name direct, vote, debate\+vote, opponents, got 'debate'"):
+    with pytest.raises(
+        ConfigError, match=r"eval_modes may name direct, vote, debate\+vote, opponents, wins, got 'debate'"
+    ):
         replace(CONFIG, eval_modes=("debate",))

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from moot.debate.protocol import Protocol
+from moot.debate.protocols import Protocol
 from moot.debate.state import Debate
 from moot.debate.types import Question
 from moot.engine.protocol import SamplingParams

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moot.debate.labels import labels_for
-from moot.debate.protocol import V2
+from moot.debate.protocols import V2
 from moot.debate.types import Question
 from moot.page.debate import _Places, shown
 from moot.page.filters import where

@@ -23,9 +23,21 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("files")
     assert main(["demo", "--debates", "3", "--out", str(place / "demo.jsonl")]) == 0
     assert main(["demo", "--debates", "2", "--protocol", "v1", "--out", str(place / "old.jsonl")]) == 0
-    (place / "questions").write_text('{"question": "What is 3 + 4?", "answer": "7"}\n')
-    options = "--engine scripted --max-tokens 2000 --sections asked --closing-ballot --seed 0"
-    assert main(["ask", "--file", str(place / "questions"), *options.split(), "--out", str(place / "ask.jsonl")]) == 0
+    (place / "questions.jsonl").write_text('{"question": "What is 3 + 4?", "answer": "7"}\n')
+    options = [
+        "--engine",
+        "scripted",
+        "--max-tokens",
+        "2000",
+        "--closing-ballot",
+        "--k",
+        "3",
+        "--rounds",
+        "2",
+        "--grader",
+        "number",
+    ]
+    assert main(["label", str(place / "questions.jsonl"), *options, "--out", str(place / "ask.jsonl")]) == 0
     (place / "notes.jsonl").write_text('{"question": "no debate"}\n[]\nnot JSON\n')
     return place
 
@@ -39,7 +51,7 @@ def test_each_file_with_debates_is_a_run_of_one_step(place: Path, tmp_path: Path
 
 def test_what_was_asked_is_read_under_its_own_rules_and_graded(place: Path, tmp_path: Path) -> None:
     Transcripts([place / "ask.jsonl"], tmp_path).refresh()
-    said = json.loads((place / "ask.jsonl").read_text())
+    said = json.loads((place / "ask.jsonl").read_text())["debate"]
     found = shown(tmp_path / "ask.jsonl", 1, 0)
     assert found is not None and found["question"] == {"id": "1", "text": "What is 3 + 4?", "answer": "7"}
     assert (found["winner"], len(found["votes"])) == (said["winner"], len(said["votes"]))
@@ -48,12 +60,12 @@ def test_what_was_asked_is_read_under_its_own_rules_and_graded(place: Path, tmp_
     held = [[turn["answer"] for turn in found["turns"][seat:6:3] if turn.get("failure") is None] for seat in range(3)]
     assert [answers[-1] if answers else None for answers in held] == said["answers"]
     messages = seen_in(tmp_path / "ask.jsonl", 1, 0, 3, DEFAULT)
-    assert messages is not None and "What is 3 + 4?" in messages[1]["content"]
+    assert messages is not None and "What is 3 + 4?" in messages[0]["content"]
 
 
 def test_the_list_of_what_was_asked_has_the_numbers_of_the_file(place: Path, tmp_path: Path) -> None:
     Transcripts([place / "ask.jsonl"], tmp_path).refresh()
-    said = json.loads((place / "ask.jsonl").read_text())
+    said = json.loads((place / "ask.jsonl").read_text())["debate"]
     index = Index(tmp_path / "ask.jsonl", tmp_path / "cache")
     index.fill()
     (row,) = index.page(Where(), None, -1)
@@ -62,7 +74,7 @@ def test_the_list_of_what_was_asked_has_the_numbers_of_the_file(place: Path, tmp
 
 def test_what_was_asked_in_words_that_the_file_does_not_hold_is_not_made_up(place: Path, tmp_path: Path) -> None:
     record = json.loads((place / "ask.jsonl").read_text())
-    record["settings"]["prompts"] = "0123456789abcdef"
+    record["debate"]["settings"]["prompts"] = "0123456789abcdef"
     (tmp_path / "own.jsonl").write_text(json.dumps(record) + "\n")
     run = Runs([tmp_path / "made"], Transcripts([tmp_path / "own.jsonl"], tmp_path / "made").refresh).all()["own.jsonl"]
     with pytest.raises(ConfigError, match="with texts of their own"):

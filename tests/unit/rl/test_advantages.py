@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moot.debate.protocol import PRESETS, Protocol
+from moot.debate.protocols import PRESETS, Protocol
 from moot.debate.rewards import Scores
 from support.making import FAILED, by_agent, by_step, debate, v2
 

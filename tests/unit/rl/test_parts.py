@@ -23,7 +23,7 @@ from moot.debate.sections import NOTHING, content_of
 from moot.debate.state import Debate
 from moot.debate.types import ParseFailure, Question
 from moot.engine.protocol import Floats, Ints, Sample, SamplingParams
-from moot.engine.scripted import ScriptedEngine, read_scene
+from moot.engine.scripted import ScriptedEngine
 from moot.rl.advantages import ESTIMATORS, advantages, with_advantages
 from moot.rl.metrics import rollout_metrics, token_counts
 from moot.rl.rollout import Player, rollout
@@ -189,8 +189,8 @@ class Says:
         self._rendering, self._replies = rendering, replies
 
     async def sample(self, prompt: Sequence[int] | Ints, params: SamplingParams, num_samples: int = 1) -> list[Sample]:
-        scene = read_scene(self._rendering.decode(np.asarray(prompt, dtype=np.int32)))
-        ids = list(self._rendering.tokenizer.encode(self._replies[scene.section], add_special_tokens=False))
+        assert params.scene is not None
+        ids = list(self._rendering.tokenizer.encode(self._replies[params.scene.section], add_special_tokens=False))
         reason: Literal["stop", "length"] = "stop"
         for i in range(len(ids)):
             said = self._rendering.decode(np.asarray(ids[: i + 1], dtype=np.int32))

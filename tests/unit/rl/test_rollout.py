@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from moot.debate.play import Speak
-from moot.debate.protocol import Protocol
+from moot.debate.protocols import Protocol
 from moot.debate.state import Debate
 from moot.debate.types import Observation, Question, Said
 from moot.engine.protocol import Ints, Sample, SamplingParams

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from moot.debate.protocol import V2
+from moot.debate.protocols import V2
 from moot.rl.advantages import ESTIMATORS, with_advantages
 from moot.runs.record import Damaged, from_record, read_line, summary, to_record, to_transcript
 from moot.tasks.answers import grade

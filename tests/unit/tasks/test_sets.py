@@ -69,7 +69,7 @@ def test_what_results_go_by(name: str, label: str) -> None:
     [
         (
             "nope",
-            f"task must be one of {', '.join(TASKS)}, a .jsonl or .txt file, or path.py:function, got 'nope'",
+            f"task must be one of {', '.join(TASKS)}, a .jsonl, .csv or .txt file, or path.py:function, got 'nope'",
         ),
         ("arithmetic:hard", "'hard' means nothing here"),
         ("arithmetic:size=3", "there is no setting 'size'; there are operands, digits, operators"),

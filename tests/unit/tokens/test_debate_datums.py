@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from moot.debate.protocol import Protocol
+from moot.debate.protocols import Protocol
 from moot.debate.rewards import score
 from moot.debate.state import Debate
 from moot.debate.types import Message, Parsed, Question

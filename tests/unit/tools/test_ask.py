@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
-import json
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,17 +12,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from moot.cli.ask import _line
 from moot.cli.live import Printed, Streamed, outcome_lines, spending
-from moot.debate.protocol import V1, V2
+from moot.debate.protocols import V1, V2
 from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
 from moot.debate.types import Observation, Question, Said
 from moot.engine.protocol import SamplingParams
-from moot.errors import ConfigError, EngineError
+from moot.errors import EngineError
 from moot.rl.rollout import rollout
 from moot.runs import PlayedDebate
-from moot.tools.ask import AnswerFile, AskedDebate, Asking, GroupAnswer, Prices, group_answer, read_questions
+from moot.tasks.answers import grade
+from moot.tasks.graders import GRADERS
+from moot.tools.ask import AskedDebate, Asking, GroupAnswer, Prices, group_answer
 from support.making import FAILED, Tabled, debate, text, v1, v2
 
 # Verdicts
@@ -41,7 +41,7 @@ def test_the_answer_is_what_most_hold_and_the_winner_by_votes_stands_beside_it()
     assert (group.outcome.winner, group.level, group.winner_answer, group.winner_agrees) == (2, (2,), "8", False)
     assert (group.outcome.won, group.outcome.lost, group.outcome.means) == ((0, 0, 2), (1, 1, 0), (-0.5, -0.5, 0.5))
     assert [vote.verdict for vote in group.outcome.votes] == [">", ">", "="]
-    assert group.correct is None and group.solution is not None and "7" in group.solution
+    assert group.right == (False,) * 3 and group.solution is not None and "7" in group.solution
     said = lines(played)
     assert (
         "Agreement: 2 of 3 hold “7”." in said
@@ -50,23 +50,31 @@ def test_the_answer_is_what_most_hold_and_the_winner_by_votes_stands_beside_it()
     )
 
 
-def test_agreement_is_about_the_answer_beside_it_in_the_line_and_in_the_record() -> None:
+def test_agreement_is_about_the_answer_beside_it_in_the_record() -> None:
     played = debate(v2(), [["", "", ""], ["2 > 1", "2 > 0", "0 = 1"]], [["7", "7", "8"]] * 2)
     asked = ask(*playing([turn.text for turn in played.turns], played), scoring=played.scoring)
-    record = asked.as_json()
+    record = asked.as_json(group_answer(asked.played))
     assert (record["answer"], record["agreement"], record["winner"], record["winner_answer"]) == ("7", 2 / 3, 2, "8")
-    line = str(_line(asked))
-    assert line.split()[1] == "7" and "2 of 3 agree; the votes' winner holds 8" in line
 
 
-def test_a_tie_goes_to_what_the_winner_holds_and_the_winner_answers_where_nothing_can_be_compared() -> None:
+def test_a_tie_goes_to_the_lowest_number_and_the_winner_answers_where_nothing_can_be_compared() -> None:
     apart = judged_now(debate(v2(), [["", "", ""], ["1 > 2", "", ""]], [["1", "2", "3"]] * 2))
-    assert (apart.outcome.winner, apart.answer, apart.agreeing, apart.winner_agrees) == (1, "2", 1, True)
+    assert (apart.outcome.winner, apart.answer, apart.agreeing, apart.winner_agrees) == (1, "1", 1, False)
     prose = debate(v2(), [["", "", ""], ["1 > 2", "", ""]], [["\\emph{a}", "\\emph{b}", "\\emph{c}"]] * 2)
     unboxed = judged_now(prose)
     assert (unboxed.answer, unboxed.agreeing, unboxed.winner_agrees) == (None, 0, None) and "{b}" in str(
         unboxed.solution
     )
+
+
+def test_where_a_judge_scored_the_highest_mean_score_decides() -> None:
+    """7 is held twice with 0.9 and 0.3, a mean of 0.6; 8 once with 0.7."""
+    group = replace(judged_now(debate(v2(), [["", "", ""]], [["7", "8", "7"]])), scores=(0.3, 0.7, 0.9))
+    assert (group.answer, group.agreeing, group.ranked) == ("8", 1, [1, 0])
+    assert group.score(0) == pytest.approx(0.6) and "8" in str(group.solution)
+    level = replace(group, scores=(0.9, 0.6, 0.3))
+    assert (level.answer, level.agreeing) == ("7", 2), "level scores: what more of them hold"
+    assert level.solution == level.solutions[0], "of those who hold it, the one with the highest score"
 
 
 def test_answers_are_those_of_the_last_readable_turn() -> None:
@@ -88,11 +96,12 @@ def test_the_first_protocols_votes_are_about_agents_of_all_rounds() -> None:
     assert found.answer == "7"
 
 
-def test_a_number_in_prose_is_an_answer_only_where_the_right_one_is_known() -> None:
-    prose = "It is \\emph{past}: 1945."  # the backslash keeps `making` from boxing it
-    assert judged_now(debate(v2(), [["", "", ""]], [[prose] * 3])).held == (None, None, None)
-    known = judged_now(debate(v2(), [["", "", ""]], [[prose] * 3], truth="1945"))
-    assert known.held == ("1945", "1945", "1945") and known.correct is True
+def test_a_number_in_prose_is_an_answer_only_where_a_grader_says_so() -> None:
+    prose = debate(v2(), [["", "", ""]], [["It is \\emph{past}: 1945."] * 3], truth="1945")  # \\emph: nothing boxes it
+    assert judged_now(prose).held == (None, None, None)
+    graded = GRADERS["number"]
+    known = group_answer(PlayedDebate(prose, scoring=prose.scoring), grade(prose, graded.equal, graded.extract))
+    assert known.held == ("1945", "1945", "1945") and known.right == (True,) * 3
 
 
 def test_all_that_is_unreadable_leaves_no_answer_and_no_error() -> None:
@@ -190,7 +199,8 @@ def test_after_some_failures_in_a_row_the_rest_is_left_for_later() -> None:
     """Questions 1 and 3 to 5 fail; two in a row are enough, so 5 and 6 are not begun."""
     asked_seats: list[tuple[int, int]] = []
 
-    def cast(number: int, agent: int, listener: Any) -> Reciter:
+    def cast(question: str, agent: int, listener: Any) -> Reciter:
+        number = int(question)
         asked_seats.append((number, agent))
         return Reciter(agent, [None if number in (1, 3, 4, 5) else GOOD])
 
@@ -318,36 +328,3 @@ def test_in_a_pipe_a_turn_is_printed_once_and_not_folded() -> None:
         "evaluation: Fine.",
         "comparison: Agent 1 > Agent 2",
     ]
-
-
-# Files
-
-
-def test_questions_are_lines_or_objects() -> None:
-    plain = read_questions(b"\xef\xbb\xbfWhy?\r\n\n How? \n", "f")
-    assert [(q.id, q.text, q.answer) for q in plain] == [("1", "Why?", None), ("3", "How?", None)]
-    rows = read_questions(
-        b'{"question": "a", "answer": 7}\n{"problem": "b", "answer": "so #### 1,000"}\n{"question": "c"}', "f"
-    )
-    assert [(q.text, q.answer) for q in rows] == [("a", "7"), ("b", "1,000"), ("c", None)]
-    assert all("\\boxed{}" in q.instruction for q in rows)
-
-
-def test_an_answer_file_keeps_what_is_done_until_something_takes_the_place_of_the_rest(tmp_path: Path) -> None:
-    path, questions, settings = tmp_path / "deep" / "a.jsonl", read_questions(b"a\nb\nc", "f"), {"model": "m"}
-    first = AnswerFile(path, questions, settings)
-    for number, text_, ended in ((1, "a", "done"), (2, "b", "failed")):
-        first.add({"number": number, "question": text_, "ended": ended, "settings": settings})
-    with path.open("a") as file:
-        file.write('{"number": 3, "ques')
-    second = AnswerFile(path, questions, settings)
-    assert list(second.done) == [1] and '"failed"' in path.read_text()
-    second.add({"number": 2, "question": "b", "ended": "done", "settings": settings})
-    assert [(row["number"], row["ended"]) for row in map(json.loads, path.read_text().splitlines())] == [
-        (1, "done"),
-        (2, "done"),
-    ]
-    with pytest.raises(ConfigError, match="was begun with model 'm', not 'n'; name another --out"):
-        AnswerFile(path, questions, {"model": "n"})
-    with pytest.raises(ConfigError, match="answers a question that line 1 of the file does not ask"):
-        AnswerFile(path, read_questions(b"x\nb", "f"), settings)

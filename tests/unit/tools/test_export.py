@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from moot.cli.main import main
-from moot.debate.protocol import Protocol
+from moot.debate.protocols import Protocol
 from moot.debate.state import Debate
 from moot.debate.types import Question
 from moot.errors import ConfigError

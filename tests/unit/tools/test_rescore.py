@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from moot.debate.outcome import mean_rewards
 from moot.debate.parsing import parse
-from moot.debate.protocol import PRESETS, Protocol
+from moot.debate.protocols import PRESETS, Protocol
 from moot.debate.rewards import as_reward
 from moot.debate.rules import Rules
 from moot.debate.scoring import Scoring

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from moot.cli.score import show
-from moot.debate.protocol import PRESETS, V1, V2, Protocol
+from moot.debate.protocols import PRESETS, V1, V2, Protocol
 from moot.debate.rewards import Grades
 from moot.debate.state import Debate
 from moot.errors import ConfigError

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from moot.debate.protocol import V1, V2
+from moot.debate.protocols import V1, V2
 from moot.debate.rewards import REWARDS
 from moot.engine.protocol import LossOutput, StepOutput
 from moot.engine.scripted import ScriptedEngine

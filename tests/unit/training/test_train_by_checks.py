@@ -15,7 +15,7 @@ import pytest
 import moot
 from moot.debate.checks import Check, generator_reward, pairs_of, scores_in_pairs
 from moot.debate.play import Speak
-from moot.debate.protocol import V2
+from moot.debate.protocols import V2
 from moot.engine.protocol import SamplingParams
 from moot.engine.scripted import ScriptedEngine
 from moot.errors import ConfigError, EngineError

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from moot.cli.progress import line
-from moot.debate.protocol import V2
+from moot.debate.protocols import V2
 from moot.debate.state import Debate
 from moot.debate.types import Question
 from moot.engine.protocol import Sample

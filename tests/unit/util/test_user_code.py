@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from moot.debate.protocol import V2
+from moot.debate.protocols import V2
 from moot.debate.rewards import as_reward
 from moot.debate.state import Debate
 from moot.errors import ConfigError

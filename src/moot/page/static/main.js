@@ -5,6 +5,7 @@ import { debateView } from "./debate.js";
 import { debatesView } from "./debates.js";
 import { ago, fill, h } from "./dom.js";
 import { learnWords } from "./glossary.js";
+import { judgesView } from "./judges.js";
 import { overview } from "./overview.js";
 import { rescoreView } from "./rescore.js";
 import { runView } from "./run.js";
@@ -12,10 +13,11 @@ import { ask, filters, go, here, link } from "./state.js";
 
 const main = document.getElementById("main");
 const top = document.getElementById("top");
-const VIEWS = { debates: debatesView, debate: debateView, rescore: rescoreView, run: runView };
+const VIEWS = { debates: debatesView, debate: debateView, rescore: rescoreView, run: runView, judges: judgesView };
 
 let view = null;
 let runs = [];
+let judges = [];
 let trouble = "";
 let asked = Date.now();
 
@@ -23,12 +25,12 @@ function show() {
   view?.leave?.();
   hideTip();
   const query = here();
-  const wanted = query.get("view") ?? "runs";
+  const wanted = query.get("view") ?? (runs.length || !judges.length ? "runs" : "judges");
   drawTop(wanted);
   fill(main);
   main.className = `view-${wanted}`;
   document.title = "moot";
-  view = (VIEWS[wanted] ?? overview)(main, query, runs);
+  view = (VIEWS[wanted] ?? overview)(main, query, runs, judges);
   scrollTo(0, 0);
 }
 
@@ -44,6 +46,7 @@ function drawTop(wanted) {
       tab("runs", "Runs", link({ run: here().getAll("run") })),
       run && tab("debates", "Debates", link({ view: "debates", run, ...filters() })),
       run && tab("rescore", "What if?", link({ view: "rescore", run })),
+      judges.length > 0 && tab("judges", "Judges", link({ view: "judges" })),
     ),
     h("span", { class: "grow" }),
     h("span", { id: "live", role: "status" }),
@@ -69,8 +72,9 @@ async function look() {
   if (document.hidden) return;
   try {
     const [found] = await Promise.all([ask("runs"), view ? null : learnWords()]);
-    const first = !runs.length && found.runs.length;
-    ({ runs } = found);
+    const first = !runs.length && !judges.length && (found.runs.length || found.judges.length);
+    if (found.judges.length !== judges.length && view) setTimeout(() => drawTop(here().get("view") ?? "runs"));
+    ({ runs, judges } = found);
     [trouble, asked] = ["", Date.now()];
     if (first || !view) show();
     else view.tick?.(runs);
@@ -78,7 +82,7 @@ async function look() {
     // fetch gives a TypeError where nobody answers.
     trouble = error instanceof TypeError ? "the server is gone" : error.message;
   }
-  if (!runs.length && !trouble) noRuns();
+  if (!runs.length && !judges.length && !trouble) noRuns();
   drawLive();
 }
 

@@ -33,5 +33,5 @@ class CountedSpeaker(Protocol):
     async def __call__(self, observation: Observation) -> Said: ...
 
 
-Casting = Callable[[int, int, Listener], CountedSpeaker]
-"""(number of the question, seat) -> who speaks there, and tells the listener what it says on the way."""
+Casting = Callable[[str, int, Listener], CountedSpeaker]
+"""(id of the question, seat) -> who speaks there, and tells the listener what it says on the way."""

@@ -52,7 +52,7 @@ class Curriculum(Part):
         """Taken on this task so far."""
 
     def check(self, config: TrainConfig) -> None:
-        if config.protocol.rules.positions == "assigned" and self.settings.promote_at <= 1:
+        if not config.protocol.rules.own_answers and self.settings.promote_at <= 1:
             raise ConfigError(
                 f"promote_at must be a number of steps with positions assigned, got {self.settings.promote_at}: "
                 "advocates give no answers "

@@ -35,7 +35,7 @@ class EasyAgents(Part):
         """Questions whose last visit ended in one answer, by level and id."""
 
     def check(self, config: TrainConfig) -> None:
-        if config.protocol.rules.positions == "assigned":
+        if not config.protocol.rules.own_answers:
             raise ConfigError(
                 "easy_agents must be left out with positions assigned: advocates keep the answer that they are given"
             )

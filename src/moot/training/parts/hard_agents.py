@@ -35,7 +35,7 @@ class HardAgents(Part):
         are being sampled ahead: a kill loses the batches, and they are asked again."""
 
     def check(self, config: TrainConfig) -> None:
-        if config.protocol.rules.positions == "assigned":
+        if not config.protocol.rules.own_answers:
             raise ConfigError(
                 "hard_agents must be left out with positions assigned: advocates keep the answer that they are given"
             )

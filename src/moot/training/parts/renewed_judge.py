@@ -16,6 +16,7 @@ from moot.errors import ConfigError
 from moot.rl.metrics import Metrics
 from moot.rl.rollout import Guest
 from moot.settings.train import TrainConfig
+from moot.training.judge_steps import is_no_worse
 from moot.training.part import Part
 from moot.training.state import Lesson, Progress, Setup
 from moot.training.weights import weights_of_step
@@ -47,7 +48,7 @@ class RenewedJudge(Part):
             )
         if not config.eval_every:
             raise ConfigError("renewed_judge needs evaluations, at which the judge is renewed: set eval_every, got 0")
-        if config.protocol.rules.positions == "assigned":
+        if not config.protocol.rules.peers_vote:
             raise ConfigError(
                 "renewed_judge must be left out with positions assigned: it is renewed by how agents vote, and "
                 "advocates do not; "
@@ -88,11 +89,6 @@ class RenewedJudge(Part):
 
     def kept_steps(self) -> set[int]:
         return {self.taken.step} if self.taken else set()
-
-
-def is_no_worse(new: float | None, standing: float | None) -> bool:
-    """Level is no worse; what was not measured is not known to be."""
-    return new is not None and (standing is None or new >= standing)
 
 
 def judge_in(rows: list[dict[str, Any]]) -> JudgeTaken | None:

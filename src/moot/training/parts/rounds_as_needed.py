@@ -27,7 +27,7 @@ class RoundsAsNeeded(Part):
     settings: Settings
 
     def check(self, config: TrainConfig) -> None:
-        if config.protocol.rules.positions == "assigned":
+        if not config.protocol.rules.own_answers:
             raise ConfigError(
                 "rounds_as_needed must be left out with positions assigned: advocates keep the answer that they are "
                 "given"

@@ -24,7 +24,7 @@ class TruthSchedule(Part):
     settings: Settings
 
     def check(self, config: TrainConfig) -> None:
-        if config.protocol.rules.positions == "assigned":
+        if not config.protocol.rules.own_answers:
             raise ConfigError(
                 "truth_schedule must be left out with positions assigned: no reward of advocates has truth in it"
             )

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from moot.debate.play import play
-from moot.debate.protocol import V2
+from moot.debate.protocols import V2
 from moot.debate.rewards import generator_judge
 from moot.debate.state import Debate
 from moot.debate.types import Observation, Parsed, Question, Said

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("peft")
 
-from moot.debate.protocol import V2
+from moot.debate.protocols import V2
 from moot.debate.rewards import REWARDS
 from moot.debate.types import Question
 from moot.engine.local import LocalEngine

@@ -13,7 +13,7 @@ import pytest
 
 from moot.debate.parsing import parse
 from moot.debate.play import play
-from moot.debate.protocol import V1, V2
+from moot.debate.protocols import V1, V2
 from moot.debate.state import Debate
 from moot.debate.types import Message, Parsed, ParseFailure, Question
 from moot.engine.protocol import SamplingParams

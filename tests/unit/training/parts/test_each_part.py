@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pytest
 
-from moot.debate.protocol import V2
+from moot.debate.protocols import V2
 from moot.debate.rewards import Grades
 from moot.debate.state import Debate
 from moot.debate.types import Parsed, Question, Turn

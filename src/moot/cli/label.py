@@ -1,0 +1,298 @@
+"""`moot label`: answers for questions that have none, each with how far to trust it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from moot.cli.ask import until_interrupted
+from moot.cli.console import Bars, Terminal
+from moot.cli.ending import Ended, interruptible, kept
+from moot.cli.evaluate import Watching
+from moot.cli.labelled import forecast_lines, reliability_table, summary_lines
+from moot.cli.speakers import Speakers
+from moot.debate.protocols import preset
+from moot.debate.rewards import Grades
+from moot.debate.state import Debate
+from moot.debate.types import Question
+from moot.errors import ConfigError, EngineError
+from moot.evaluate.figures import draw_reliability
+from moot.evaluate.store import AnswerStore
+from moot.judges.asking import judge_of
+from moot.players.memory import Replies
+from moot.players.seats import TakenSeats
+from moot.tasks.answers import grade_all
+from moot.tasks.graders import Grading, grading
+from moot.tasks.sets import normal
+from moot.tools.ask import BRIEF_BOX, IN_BOX, AskedDebate, Asking, GroupAnswer, group_answer
+from moot.tools.judge import Answered, Trial, TrialConfig, Way, check_verdict
+from moot.tools.label import Label, Sheet, calibrate, label_of, labelled_rows, read_sheet, write_labels
+from moot.util.disk import write_atomically
+from moot.util.safe_text import counted, one_line
+
+GIVE_UP_AFTER = 3
+"""Questions that may fail one after another before the rest is left for later: the server is gone, not the question
+hard."""
+USUAL = 0.6
+"""Of a threshold that nobody has measured: a clear majority."""
+CONTINUING = "Nothing that was answered is lost; the same command continues"
+_Name = Annotated[str | None, tyro.conf.arg(metavar="NAME", help_behavior_hint="")]
+
+
+@dataclass(frozen=True)
+class LabelCommand:
+    """Answer every question of a file several times, and keep the answer that most give, with how far to trust it.
+
+    With a chat server: moot label questions.jsonl --engine openai --base-url http://localhost:8000/v1 --model NAME
+
+    With a judge, and sure to 95% by the rows whose answers are known: moot label questions.csv --judge base --precision
+    0.95 --known labelled.jsonl
+
+    Then train on the labels that are trusted: moot train --task labels.jsonl
+
+    Rows keep all their fields. Everything is kept as it comes: the same command again continues where it stopped, and
+    asks nothing twice.
+    """
+
+    questions: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="QUESTIONS", help_behavior_hint="")] = ""
+    """A .jsonl, .json, .csv or .txt file; FILE:question=FIELD,answer=FIELD where its fields have other names."""
+    out: Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="(default: NAME-labels.jsonl)")] = None
+    """Where labels go: .jsonl, or .csv without what was said. What was said is kept beside it, in a folder."""
+    answers: Annotated[int, tyro.conf.arg(name="num-answers", aliases=["--k", "--num-agents", "--agents"])] = 8
+    """Answers per question."""
+    rounds: Annotated[int, tyro.conf.arg(name="max-rounds", aliases=["--rounds"])] = 1
+    """With 2, everybody reads the others' answers, judges them and answers again."""
+    judge: _Name = None
+    """Who scores every answer: base (the model itself), a run, another model, MODEL@URL. The highest score wins."""
+    checks: int = 1
+    """How often the judge checks an answer."""
+    grader: str = ""
+    """When two answers are the same: exact, number (1/2 is 0.5), text, choice, math, or path.py:function of (question,
+    answer) for what is right. If not given, answers stand in a box and are compared as they are."""
+    equal: str = ""
+    """Beside a grader of your own: one of these names, or path.py:function of two answers."""
+    threshold: Annotated[float | None, tyro.conf.arg(metavar="FLOAT", help_behavior_hint=f"(default: {USUAL})")] = None
+    """Labels with at least this confidence are trusted."""
+    precision: Annotated[float | None, tyro.conf.arg(metavar="FLOAT", help_behavior_hint="")] = None
+    """Find the threshold: the lowest at which so many of the trusted labels are right, by the known answers."""
+    known: Annotated[str | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="")] = None
+    """Questions of QUESTIONS with their answers. Rows of QUESTIONS that have an answer count too."""
+    instruction: str | None = None
+    """Stands under each question. If not given, it asks for what the grader can read."""
+    concurrency: int = 8
+    """Questions under way at once."""
+    json: bool = False
+    """Print the report as JSON."""
+    speakers: Annotated[Speakers, tyro.conf.OmitArgPrefixes] = field(
+        default_factory=lambda: Speakers(personas=False, seed=0)
+    )
+
+    def run(self) -> int:
+        console = Terminal(stderr=self.json)
+        self._check()
+        graded = grading(self.grader or "exact", self.equal) if self.grader or self.equal else IN_BOX
+        sheet = read_sheet(self.questions, self.known)
+        if self.precision is not None and not sheet.known:
+            raise ConfigError("precision needs rows whose answers are known; give --known FILE, or rows with an answer")
+        for note in sheet.notes:
+            console.note(f"{note}.")
+        job = _Job(self, sheet, graded, console)
+        with kept(f"{CONTINUING}.", job.out):
+            return interruptible(job.run())
+
+    def _check(self) -> None:
+        if not self.questions:
+            raise ConfigError("there are no questions; name a file of them: moot label questions.jsonl")
+        for name, value in (("num-answers", self.answers), ("concurrency", self.concurrency), ("checks", self.checks)):
+            if value < 1:
+                raise ConfigError(f"{name} must be at least 1, got {value}")
+        self.speakers.check(self.answers, self.rounds)
+        if self.threshold is not None and not 0 <= self.threshold <= 1:
+            raise ConfigError(f"threshold must lie between 0 and 1, got {self.threshold}")
+        if self.precision is not None and not 0 < self.precision < 1:
+            raise ConfigError(f"precision must be above 0 and below 1, got {self.precision}; 0.95 is usual")
+        if self.threshold is not None and self.precision is not None:
+            raise ConfigError("precision finds the threshold; leave one of the two out")
+        if self.speakers.seed is None:
+            raise ConfigError("seed must be a number, so that the same command finds its answers again")
+        if self.out is not None and self.out.suffix not in (".jsonl", ".csv"):
+            raise ConfigError(f"out must end in .jsonl or .csv, got {str(self.out)!r}")
+
+    @property
+    def place(self) -> Path:
+        file = Path(self.questions.partition(":")[0])
+        return self.out or Path(f"{file.stem}-labels{'.csv' if file.suffix == '.csv' else '.jsonl'}")
+
+
+class _Job:
+    """One labelling: what is asked, what came of it, and where it goes."""
+
+    def __init__(self, options: LabelCommand, sheet: Sheet, graded: Grading, console: Terminal) -> None:
+        self._options, self._sheet, self._graded, self._console = options, sheet, graded, console
+        self.out = options.place
+        self._work = self.out.with_name(f"{self.out.stem}-work")
+        named = options.grader or options.equal
+        self._instruction = options.instruction or (graded.instruction if named else BRIEF_BOX)
+        self._spent = _Spent()
+
+    async def run(self) -> int:
+        options, console = self._options, self._console
+        questions = self._sheet.questions(self._instruction)
+        rules, prompts = options.speakers.rules(), options.speakers.prompts
+        debates = [Debate(each, options.answers, options.rounds, rules, prompts=prompts) for each in questions]
+        async with contextlib.AsyncExitStack() as stack:
+            replies = stack.enter_context(contextlib.closing(Replies(self._work / "replies.jsonl")))
+            for line in forecast_lines(debates, options.speakers, options.judge, options.checks, len(replies)):
+                console.say(line)
+            with console.status("getting ready"):
+                seats = await options.speakers.take(options.answers, stack, replies)
+                judge = None if options.judge is None else await seats.judge(options.judge)
+            for note in seats.notes():
+                console.note(one_line(note, 300))
+            asked = await self._ask(debates, seats)
+            done = [each for each in asked if each.ended == "done"]
+            groups = await asyncio.to_thread(self._compared, done)
+            if judge is not None:
+                groups = await self._judged(done, groups, *judge)
+        failed = next((each.played.error for each in asked if each.ended == "failed"), None)
+        return self._finish(done, groups, len(questions), failed)
+
+    async def _ask(self, debates: Sequence[Debate], seats: TakenSeats) -> list[AskedDebate]:
+        options, console, ended = self._options, self._console, list[AskedDebate]()
+        bars, told = Bars(console), time.monotonic()
+        bars.plan("questions", len(debates))
+
+        def finished(asked: AskedDebate) -> None:
+            nonlocal told
+            ended.append(asked)
+            self._spent.add(asked)
+            bars.reach("questions", len(ended), str(self._spent))
+            if not console.is_terminal and time.monotonic() - told > 10:
+                told = time.monotonic()
+                console.say(f"{len(ended)} of {len(debates)} questions, {self._spent}")
+
+        scoring, prices = preset(options.speakers.protocol).scoring, options.speakers.prices(seats)
+        asking = Asking(debates, scoring, seats.cast, prices=prices, give_up_after=GIVE_UP_AFTER)
+        with bars:
+            if await until_interrupted(asking, finished, options.concurrency):
+                raise Ended(f"interrupted. {CONTINUING}.", 130)
+        return ended
+
+    def _compared(self, done: Sequence[AskedDebate]) -> list[GroupAnswer]:
+        graded = self._graded
+        grades: list[Grades] = grade_all([each.debate for each in done], graded.equal, graded.extract, graded.check)
+        return [group_answer(each.played, own) for each, own in zip(done, grades, strict=True)]
+
+    async def _judged(
+        self, done: Sequence[AskedDebate], groups: Sequence[GroupAnswer], guest: Any, identity: str
+    ) -> list[GroupAnswer]:
+        options, speakers = self._options, self._options.speakers
+        shown: dict[Question, Answered] = {}
+        for asked, group in zip(done, groups, strict=True):
+            texts = tuple(text or "" for text in group.solutions)
+            question = asked.debate.question
+            shown[question] = Answered(question, texts, group.held, group.right, group.kinds)
+        way = Way(options.judge or "", prompts=speakers.prompts)
+        config = TrialConfig((options.checks,), max_tokens=speakers.evaluation_tokens, seed=speakers.seed or 0)
+        verdicts = AnswerStore(self._work / "verdicts.jsonl", check_verdict)
+        watching = Watching(self._console)
+        judges, names = {way.judge: judge_of(guest)}, {way.judge: identity}
+        with contextlib.closing(verdicts), watching:
+            trial = Trial(list(shown.values()), judges, names, config, verdicts, watching, everything=True)
+            await trial.ask([way])
+        scores = trial.scores(way, options.checks)
+        watching.say_losses()
+        judged = [replace(group, scores=scores[each.debate.question]) for each, group in zip(done, groups, strict=True)]
+        if any(
+            score is None for group in judged for score, text in zip(group.scores, group.solutions, strict=True) if text
+        ):
+            raise EngineError("the judge has not scored every answer")
+        return judged
+
+    def _finish(
+        self, done: Sequence[AskedDebate], groups: Sequence[GroupAnswer], questions: int, failed: str | None
+    ) -> int:
+        options, console, known = self._options, self._console, self._sheet.known
+        keys = [normal(each.debate.question.text) for each in done]
+        labels = {key: label_of(group, key in known) for key, group in zip(keys, groups, strict=True)}
+        calibration = calibrate(
+            list(labels.values()), options.precision, USUAL if options.threshold is None else options.threshold
+        )
+        reached = None if calibration.kept is None else calibration.kept.threshold
+        both = zip(keys, done, groups, strict=True)
+        records = {key: self._record(asked, group) for key, asked, group in both}
+        write_labels(self.out, labelled_rows(self._sheet, labels, records, reached))
+        report = self._report(labels, calibration.as_dict(), reached, questions)
+        write_atomically(self._work / "report.json", json.dumps(report, indent=1).encode() + b"\n")
+        pictures = self._draw(calibration.bins) if calibration.known else []
+        if options.json:
+            print(json.dumps(report))
+        else:
+            if calibration.known:
+                console.print(reliability_table(calibration))
+            measured = options.judge is not None, bool(options.grader or options.equal)
+            for line, style in summary_lines(labels, calibration, reached, *measured):
+                console.say(line, style)
+            console.say(f"{self._spent}.")
+            for path in (self.out, *pictures):
+                console.say(f"Written: {path}", "green")
+        if failed is not None:
+            missing = counted(questions - len(done), "question")
+            why = f"{missing} got no answer, the last because {failed}. {options.speakers.advice()}"
+            raise Ended(f"{why}. The same command asks only what is missing", 1)
+        return 1 if reached is None else 0
+
+    def _record(self, asked: AskedDebate, group: GroupAnswer) -> Mapping[str, Any]:
+        options = self._options
+        own = {"agents": options.answers, "rounds": options.rounds, "instruction": self._instruction}
+        compared = {"grader": options.grader, "equal": options.equal, "judge": options.judge}
+        return {**asked.as_json(group), "settings": {**options.speakers.settings(), **own, **compared}}
+
+    def _report(
+        self, labels: Mapping[str, Label], calibration: Mapping[str, Any], threshold: float | None, questions: int
+    ) -> dict[str, Any]:
+        trusted = [label for label in labels.values() if label.trusted(threshold)]
+        return {
+            "questions": questions,
+            "labelled": len(labels),
+            "without_answer": sum(label.answer is None for label in labels.values()),
+            "trusted": len(trusted),
+            "threshold": threshold,
+            "calibration": calibration,
+            "tokens": {"read": self._spent.read, "written": self._spent.written},
+            "cost": self._spent.cost,
+            "labels": str(self.out),
+        }
+
+    def _draw(self, bins: Sequence[Any]) -> list[Path]:
+        try:
+            return draw_reliability(bins, self._work / "reliability")
+        except ConfigError as error:  # matplotlib is an extra; the table says the same
+            self._console.note(f"there is no picture: {error}")
+            return []
+
+
+@dataclass
+class _Spent:
+    """Tokens and money so far, those of earlier tries of the command too: they were paid for."""
+
+    read: int = 0
+    written: int = 0
+    cost: float | None = 0.0
+
+    def add(self, asked: AskedDebate) -> None:
+        read, written, _ = asked.tokens()
+        self.read, self.written = self.read + read, self.written + written
+        self.cost = None if self.cost is None or asked.cost is None else self.cost + asked.cost
+
+    def __str__(self) -> str:
+        cost = "" if self.cost is None else f", cost {self.cost:.4g}"
+        return f"{self.read:,} tokens read, {self.written:,} written{cost}"

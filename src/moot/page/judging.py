@@ -1,0 +1,109 @@
+"""What `moot judge` measured: a report for each folder, and what every judge said about every answer."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from moot.errors import ConfigError
+from moot.page.index import LONGEST_LINE
+from moot.page.runs import Outside, inside, opened, read_whole
+from moot.util.json_text import read_json
+
+MOST = 50
+"""Questions in one answer."""
+
+
+def is_trial(folder: Path) -> bool:
+    """Whether it holds a report on judges; a run's evaluations have other reports."""
+    return (folder / "report.json").is_file() and not (folder / "run.json").exists() and _report(folder) is not None
+
+
+class Trials:
+    """The folders that `moot judge` wrote: those named, and those in a folder that is named."""
+
+    def __init__(self, places: Sequence[Path]) -> None:
+        self.places = [place.resolve() for place in places if place.is_dir()]
+
+    def all(self) -> dict[str, Path]:
+        found: dict[str, Path] = {}
+        for place in self.places:
+            for folder in [place, *sorted(file.parent for file in place.glob("*/report.json"))]:
+                if folder not in found.values() and is_trial(folder):
+                    found[_free(folder.name, found)] = folder
+        return found
+
+    def reports(self) -> dict[str, Any]:
+        return {name: _report(folder) for name, folder in self.all().items()}
+
+    def questions(self, name: str, begin: int) -> dict[str, Any] | None:
+        """Some questions with their answers and verdicts; None where there is no such folder."""
+        folder = self.all().get(name)
+        if folder is None:
+            return None
+        rows: list[Any] = []
+        more = False
+        with contextlib.suppress(OSError, Outside), opened(inside(folder, "asked.jsonl")) as file:
+            for line in islice(iter(lambda: file.readline(LONGEST_LINE), b""), begin, begin + MOST + 1):
+                more = len(rows) == MOST
+                if not more:
+                    rows.append(_row(line))
+        return {"rows": rows, "next": begin + MOST if more else None}
+
+
+def _free(name: str, taken: dict[str, Path]) -> str:
+    number, free = 2, name
+    while free in taken:
+        free, number = f"{name}~{number}", number + 1
+    return free
+
+
+def _report(folder: Path) -> dict[str, Any] | None:
+    try:
+        report = read_whole(inside(folder, "report.json"))
+        rows = report["rows"]
+        return (
+            report
+            if isinstance(rows, list) and all("pair_accuracy" in row and "ballot" in row for row in rows)
+            else None
+        )
+    except (OSError, Outside, ConfigError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _row(line: bytes) -> dict[str, Any]:
+    """A question as `moot judge` wrote it. One that cannot be read says so in its place."""
+    try:
+        row = read_json(line)
+        answers = [
+            {
+                "text": str(each["text"]),
+                "answer": each["answer"] and str(each["answer"]),
+                "correct": bool(each["correct"]),
+            }
+            for each in row["answers"]
+        ]
+        ways = [_way(way, len(answers)) for way in row["ways"]]
+        return {"question": _text(row["question"]), "known": _text(row["known"]), "answers": answers, "ways": ways}
+    except (ConfigError, KeyError, TypeError, ValueError, AttributeError) as error:
+        return {"broken": f"{type(error).__name__}: {error}"[:400]}
+
+
+def _text(value: Any) -> Any:
+    return None if value is None else str(value)
+
+
+def _way(way: dict[str, Any], answers: int) -> dict[str, Any]:
+    scores = [None if score is None else float(score) for score in way["scores"]]
+    verdicts = [
+        {
+            "about": [place for place in map(int, verdict["about"]) if 0 <= place < answers],
+            "value": None if verdict.get("value") is None else float(verdict["value"]),
+            "thinking": str(verdict.get("thinking", "")),
+        }
+        for verdict in way["verdicts"]
+    ]
+    return {"way": str(way["way"]), "scores": scores, "verdicts": verdicts}

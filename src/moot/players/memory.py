@@ -1,0 +1,102 @@
+"""Replies by what was asked: a request that was answered is not sent again, however often a command is killed.
+
+What is said in a debate follows from the replies, so a debate that was cut short is played again from these, word for
+word, and continues where it was.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from moot.engine.protocol import Ints, Sample, Sampler, SamplingParams
+from moot.players.chat.chat import Chat, ChatRequest, Retried
+from moot.players.chat.endpoint import Endpoint
+from moot.players.chat.reading import Heard, Reply
+from moot.util.disk import open_to_append
+from moot.util.files import digest, json_lines
+
+Record = dict[str, Any]
+
+
+class Replies:
+    """A file with a line for each reply, written as it comes."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._records: dict[str, Record] = {}
+        self._file: BinaryIO | None = None
+        for _, record, ended in json_lines(path):
+            with suppress(KeyError, TypeError):  # a line that a kill cut short, or somebody else's
+                if ended and isinstance(record["reply"], dict):
+                    self._records[record["asked"]] = record["reply"]
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    async def of(self, asked: Any, ask: Callable[[], Awaitable[Record]]) -> Record:
+        """The reply to `asked`, which is all that the reply depends on: the one that is here, or that of `ask`."""
+        key = digest(asked)
+        if (known := self._records.get(key)) is None:
+            known = self._records[key] = await ask()
+            self._write({"asked": key, "reply": known})
+        return known
+
+    def _write(self, row: Mapping[str, Any]) -> None:
+        if self._file is None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = open_to_append(self.path)
+        self._file.write(json.dumps(row).encode() + b"\n")
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+class RememberedChat(Chat):
+    """A chat server that is asked everything once. It goes by its model's name: a server may move."""
+
+    def __init__(self, endpoint: Endpoint, replies: Replies, **options: Any) -> None:
+        super().__init__(endpoint, **options)
+        self._replies = replies
+
+    async def reply(self, request: ChatRequest, heard: Heard | None = None, retried: Retried | None = None) -> Reply:
+        async def ask() -> Record:
+            return asdict(await Chat.reply(self, request, heard, retried))
+
+        return Reply(**await self._replies.of([self.endpoint.model, asdict(request)], ask))
+
+
+class RememberedSampler:
+    """A sampler that is asked everything once. What it gives again has its tokens and no logprobs."""
+
+    def __init__(self, sampler: Sampler, name: str, replies: Replies) -> None:
+        """`name` tells the model, with its checkpoint, from others."""
+        self._sampler, self._name, self._replies = sampler, name, replies
+
+    async def sample(self, prompt: Sequence[int] | Ints, params: SamplingParams, num_samples: int = 1) -> list[Sample]:
+        read = np.asarray(prompt, dtype=np.int32)
+
+        async def ask() -> Record:
+            samples = await self._sampler.sample(prompt, params, num_samples)
+            return {"samples": [[sample.tokens.tolist(), sample.stop_reason] for sample in samples]}
+
+        asked = [self._name, hashlib.sha256(read.tobytes()).hexdigest(), asdict(params), num_samples]
+        kept = (await self._replies.of(asked, ask))["samples"]
+        return [Sample(np.asarray(ids, np.int32), np.full(len(ids), np.nan, np.float32), why) for ids, why in kept]
+
+    async def compute_logprobs(self, tokens: Sequence[int] | Ints, temperature: float = 1.0, start: int = 0) -> Any:
+        return await self._sampler.compute_logprobs(tokens, temperature, start)
+
+    async def score_continuations(
+        self, prompt: Sequence[int] | Ints, candidates: Sequence[Sequence[int]], temperature: float = 1.0
+    ) -> list[float]:
+        return await self._sampler.score_continuations(prompt, candidates, temperature)

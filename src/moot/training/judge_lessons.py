@@ -1,0 +1,107 @@
+"""Where a judge's exercises come from: made by the task, from answers asked for, or from the debates of a batch."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from moot.debate.checks import Show
+from moot.debate.plain import plain_answers
+from moot.debate.reward import Reward
+from moot.debate.scores import Grades
+from moot.debate.state import Debate
+from moot.debate.types import Message, Question
+from moot.engine.protocol import Sampler, SamplingParams
+from moot.judges.learning import Solved, balanced, by_majority, by_slips, by_truth
+from moot.tasks.answers import grade_all
+from moot.tasks.task import Exercise, Task
+from moot.tokens.played import PlayedDebate
+from moot.tokens.speaker import answer_plainly, turn_seed
+from moot.training.state import Setup
+
+Kind = Literal["planted", "majority", "truth"]
+FIRST = 50_000_000
+"""The number of the first training question that is asked for a judge: far from those that are debated."""
+LOOKED_AT = 8
+"""Questions for each exercise that is wanted, at most: where few are of use, further ones are not asked for ever."""
+
+
+@dataclass(frozen=True)
+class Lessons:
+    """What a judge learns from, and how much at a time."""
+
+    kind: Kind
+    show: Show
+    count: int
+    """Exercises of a step."""
+    answers: int
+    """Asked for each question, where exercises come from answers."""
+
+    @classmethod
+    def of(cls, kind: Kind, show: str, count: int, answers: int, task: Task, reward: Reward) -> Lessons:
+        """`show` may be auto: what the judge is shown for the reward; where that asks for no checks, the final answer
+        if the task's exercises are such answers."""
+        if show == "auto" and reward.ballot == "approval":
+            show = reward.settings.show
+        made = show == "auto" and kind == "planted" and task.exercises
+        return cls(kind, "answer" if show == "answer" or made else "solution", count, answers)
+
+    def are_made(self, task: Task) -> bool:
+        """Whether the task makes them: answers alone, to questions of their own."""
+        return self.kind == "planted" and self.show == "answer" and task.exercises is not None
+
+    def made(self, task: Task, seed: object, count: int) -> list[Exercise]:
+        assert task.exercises is not None
+        return balanced(itertools.islice(task.exercises(turn_seed(seed, "exercises")), count), count, seed)
+
+    def of_debates(self, played: Sequence[PlayedDebate], seed: object) -> list[Exercise]:
+        """From the last answers of the agents of each debate."""
+        return self._chosen([solved_of(each.debate, each.grades) for each in played if each.grades], self.count, seed)
+
+    async def of_answers(
+        self, setup: Setup, task: Task, sampler: Sampler, questions: Iterable[Question], count: int, seed: object
+    ) -> tuple[list[Exercise], int]:
+        """From answers to further questions, until there are enough; and the tokens that they took."""
+        solved, tokens = list[Solved](), 0
+        wanted, left = max(1, count // 4), itertools.islice(questions, LOOKED_AT * count)
+        while batch := list(itertools.islice(left, wanted)):
+            answered = await asyncio.gather(*(self._answers(setup, sampler, each, seed) for each in batch))
+            tokens += sum(spent for _, spent in answered)
+            debates = [plain_answers(question, texts) for question, (texts, _) in zip(batch, answered, strict=True)]
+            grades = await asyncio.to_thread(grade_all, debates, task.equal, task.extract, task.check)
+            solved += [solved_of(debate, grade) for debate, grade in zip(debates, grades, strict=True)]
+            if len(self._chosen(solved, count, seed)) >= count // 2 * 2:
+                break
+        return self._chosen(solved, count, seed), tokens
+
+    async def _answers(self, setup: Setup, sampler: Sampler, question: Question, seed: object) -> tuple[list[str], int]:
+        config = setup.config
+        own = turn_seed(seed, "answers", question.text)
+        params = SamplingParams(config.debate.max_tokens, config.protocol.rules.temperature, seed=own)
+        said = await answer_plainly(sampler, setup.rendering, [Message("user", question.plain)], params, self.answers)
+        return [text for text, _ in said], sum(len(sample.tokens) for _, sample in said)
+
+    def _chosen(self, solved: Sequence[Solved], count: int, seed: object) -> list[Exercise]:
+        labelled: Callable[[Solved, Show, object], list[Exercise]]
+        labelled = {"planted": by_slips, "majority": by_majority, "truth": by_truth}[self.kind]
+        return balanced(itertools.chain.from_iterable(labelled(each, self.show, seed) for each in solved), count, seed)
+
+
+def solved_of(debate: Debate, grades: Grades) -> Solved:
+    """What each agent ended with; those that failed to the end said nothing."""
+    last = sorted(debate.answers().values())
+    return Solved(
+        replace(debate.question, label=None),
+        tuple((debate.turns[i].fields or {}).get("solution", "") for i in last),
+        tuple(grades.answers[i] for i in last),
+        tuple(grades.same[i] for i in last),
+        tuple(grades.correct[i] for i in last),
+    )
+
+
+def further(task: Task, step: int, per_step: int) -> Iterable[Question]:
+    """Training questions for one of the judge's own steps; no two steps ask the same numbers."""
+    return (task.train(FIRST + step * per_step + i) for i in range(per_step))

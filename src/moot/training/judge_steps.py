@@ -1,0 +1,221 @@
+"""The steps of a judge that learns: its verdicts are heard, paid and trained on, and each step is kept with the run.
+
+judge/steps.jsonl   a line for each step: what it was paid, what it cost, and where its state is
+judge/held_out.jsonl   the answers that it is measured on
+judge/serving.json   the step whose judge is listened to; `RUN@judge` is that one
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import shutil
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from moot.debate.checks import Show, approval
+from moot.debate.types import Question
+from moot.engine.protocol import Datum, Sampler, SamplingParams, Trainer
+from moot.errors import EngineError
+from moot.judges.asking import Asked, Heard, TokenJudge
+from moot.judges.learning import advantages, measured, rewards
+from moot.players.checkpoints import JUDGE, SERVING, judge_place
+from moot.tasks.task import Exercise
+from moot.tokens.speaker import turn_seed
+from moot.training.optimise import optimise
+from moot.training.state import Progress, Setup, Stopped
+from moot.util.disk import write_atomically
+from moot.util.files import append_lines, json_lines, write_lines
+
+STEPS, HELD_OUT = "steps.jsonl", "held_out.jsonl"
+
+
+class _Check(NamedTuple):
+    exercise: Exercise
+    place: int
+    """The exercise's own."""
+    heard: Heard
+
+
+@dataclass
+class JudgeSteps:
+    """A judge in training, and its folder in the run."""
+
+    setup: Setup
+    trainer: Trainer
+    """Its own, or the policy's."""
+    show: Show
+    checks: int
+    weight: float
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    """By step; the first one is of the judge before any."""
+    progress: Progress = field(default_factory=Progress)
+
+    @property
+    def folder(self) -> Path:
+        return self.setup.run.path / JUDGE
+
+    @property
+    def done(self) -> int:
+        return len(self.rows) - 1
+
+    @property
+    def serving(self) -> int:
+        """The step whose judge is listened to: the newest that was no worse on held-out answers than those before."""
+        return self.serving_at(self.done)
+
+    def serving_at(self, last: int) -> int:
+        best = 0
+        for row in self.rows[1 : last + 1]:
+            if "pair_accuracy" in row and is_no_worse(row["pair_accuracy"], self.rows[best]["pair_accuracy"]):
+                best = row["step"]
+        return best
+
+    # One step
+
+    async def step(self, exercises: Sequence[Exercise], rate: float, tokens: int) -> dict[str, Any]:
+        """Learns from verdicts on the exercises. `tokens` is what it took to find them."""
+        number, optim = self.done + 1, self.setup.config.optim
+        judge = self._judge(await self.trainer.snapshot())
+        heard, spent = await self._hear(judge, exercises, f"step/{number}")
+        labels = [each.exercise.right for each in heard]
+        approvals = [self._approves(each.heard.value, number, place) for place, each in enumerate(heard)]
+        paid = rewards(labels, approvals)
+        taught = zip(heard, approvals, advantages(labels, paid), strict=True)
+        datums = await asyncio.gather(
+            *(_datum(judge, each.heard, approves, value) for each, approves, value in taught if value)
+        )
+        chunks = [list(datums)] if datums else []
+        trained = await optimise(self.trainer, self.progress, chunks, optim.loss, self.weight * rate)
+        right, wrong = (
+            [pay for pay, label in zip(paid, labels, strict=True) if label == kind] for kind in (True, False)
+        )
+        row = {
+            "step": number,
+            "reward": _mean([_mean(kind) for kind in (right, wrong) if kind]),
+            "approved_right": _mean(right),
+            "approved_wrong": None if not wrong else 1 - sum(wrong) / len(wrong),
+            "thinking": _mean([len(each.heard.thinking.tokens) for each in heard]),
+            "trained_tokens": trained["optim/trained_tokens"],
+            "tokens": tokens + spent,
+        }
+        self.rows.append(row)
+        return row
+
+    def _judge(self, sampler: Sampler) -> TokenJudge:
+        return TokenJudge(self.setup.guest(sampler))
+
+    def _approves(self, chance: float, step: int, place: int) -> bool:
+        """The word is drawn with the probability that the judge gives it."""
+        return random.Random(f"{self.setup.config.seed}/judge/{step}/{place}/word").random() < chance
+
+    async def _hear(self, judge: TokenJudge, exercises: Sequence[Exercise], seed: str) -> tuple[list[_Check], int]:
+        """All checks of all exercises, in order, and their tokens; what an engine fails at is left out."""
+        config = self.setup.config
+        gate, failures = asyncio.Semaphore(config.debate.concurrency), list[EngineError]()
+
+        async def one(exercise: Exercise, place: int, check: int) -> _Check | None:
+            asked = Asked(exercise.question, (exercise.answer,), "approval", self.show, config.prompts)
+            own = turn_seed(config.seed, "judge", seed, place, check)
+            async with gate:
+                try:
+                    params = SamplingParams(config.debate.evaluation_tokens, 1.0, seed=own)
+                    return _Check(exercise, place, await judge.hear(asked, params))
+                except EngineError as error:
+                    failures.append(error)
+                    return None
+
+        wanted = [one(each, place, check) for place, each in enumerate(exercises) for check in range(self.checks)]
+        heard = [each for each in await asyncio.gather(*wanted) if each is not None]
+        if failures and not heard:
+            raise Stopped(f"the judge could not be asked about any answer ({failures[0]}); mend that and start again")
+        return heard, sum(len(each.heard.thinking.tokens) for each in heard)
+
+    # How good it is
+
+    async def measured(self, held_out: Sequence[Exercise], together: bool) -> dict[str, Any]:
+        """Pair accuracy and J of the judge of now on held-out answers, and the tokens that it took."""
+        heard, spent = await self._hear(self._judge(await self.trainer.snapshot()), held_out, HELD_OUT)
+        values: dict[int, list[float]] = {}
+        for each in heard:
+            values.setdefault(each.place, []).append(each.heard.value)
+        scores = [approval(values.get(place, [])) for place in range(len(held_out))]
+        measures = measured(held_out, scores, together, self.setup.config.seed)
+        named = {"pair_accuracy": measures.pair_accuracy, "j": measures.j}
+        return {**{name: None if each is None else each.value for name, each in named.items()}, "tokens": spent}
+
+    # What is kept
+
+    async def keep(self) -> None:
+        """Writes the state of the newest step, and then its row: a row that is there has its state."""
+        place = self.folder / f"{self.done:06d}"
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir(parents=True)
+        saved = await self.trainer.save_state(str(place))
+        self.rows[-1]["state"] = place.name if saved in (str(place), str(place.absolute())) else saved
+        append_lines(self.folder / STEPS, self.rows[-1:])
+
+    def rewind(self, last: int) -> None:
+        """The steps of an earlier day up to `last`, or to the newest whose state is there. Others are done again."""
+        lines = [row if ended and _is_row(row) else None for _, row, ended in json_lines(self.folder / STEPS)]
+        self.rows = [row for number, row in enumerate(lines) if row is not None and row["step"] == number][: last + 1]
+        while self.rows and self.rows[-1]["state"].isdigit() and not Path(self.state_of(self.done)).is_dir():
+            self.rows.pop()
+        if len(self.rows) < len(lines):
+            write_lines(self.folder / STEPS, self.rows)
+
+    async def load(self, step: int, optimizer: bool = True) -> None:
+        await self.trainer.load_state(self.state_of(step), optimizer)
+
+    def state_of(self, step: int) -> str:
+        return judge_place(self.folder, str(self.rows[step]["state"]))
+
+    def name_serving(self) -> None:
+        """For whoever reads the run."""
+        named = {"step": self.serving, "state": self.rows[self.serving]["state"]}
+        write_atomically(self.folder / SERVING, json.dumps(named).encode())
+
+    def prune(self, needed: Collection[int]) -> None:
+        """Lets go of the states of all other steps."""
+        for place in self.folder.glob("[0-9]" * 6):
+            if int(place.name) not in needed:
+                shutil.rmtree(place, ignore_errors=True)
+
+    # The answers that it is measured on
+
+    def kept_held_out(self) -> list[Exercise]:
+        return [
+            Exercise(Question(**{**row["question"], "sides": ()}), row["answer"], row["right"])
+            for _, row, _ in json_lines(self.folder / HELD_OUT)
+        ]
+
+    def keep_held_out(self, exercises: Sequence[Exercise]) -> None:
+        self.folder.mkdir(exist_ok=True)
+        rows = [{**each._asdict(), "question": asdict(each.question)} for each in exercises]
+        write_lines(self.folder / HELD_OUT, rows)
+
+
+def is_no_worse(new: float | None, standing: float | None) -> bool:
+    """Level is no worse; what was not measured is not known to be."""
+    return new is not None and (standing is None or new >= standing)
+
+
+def _is_row(row: Any) -> bool:
+    return isinstance(row, dict) and type(row.get("step")) is int and isinstance(row.get("state"), str)
+
+
+async def _datum(judge: TokenJudge, heard: Heard, approves: bool, value: float) -> Datum:
+    word, logprobs = await judge.logprobs_of(heard, approves)
+    return heard.datum(word, logprobs, value)
+
+
+def _where(values: Sequence[float], labels: Sequence[bool], kind: bool) -> list[float]:
+    return [value for value, label in zip(values, labels, strict=True) if label == kind]
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None

@@ -1,0 +1,253 @@
+"""`moot label` as a user's shell starts it, against a server on a real socket: nothing lost, nothing asked twice."""
+
+from __future__ import annotations
+
+import csv
+import json
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moot.cli import main
+from support.asking import ChatServer, saying
+from support.labelling import SimulatedModel, sum_in
+from support.making import command, surroundings
+
+QUESTIONS, ANSWERS = 500, 4
+
+
+def at(server: ChatServer, file: object, *more: object) -> list[str]:
+    return ["label", str(file), "--engine", "openai", "--base-url", server.url, "--model", "m", *map(str, more)]
+
+
+def questions(path: Path, count: int, known: range = range(0)) -> Path:
+    """`What is n + 7?`, with ids, and with the answer where it is known."""
+    rows = [
+        {"id": f"row-{n}", "question": f"What is {n} + 7?", **({"answer": n + 7} if n in known else {})}
+        for n in range(count)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def asked_before(work: Path) -> int:
+    """Replies that are whole in the file."""
+    file = work / "replies.jsonl"
+    return file.read_bytes().count(b"\n") if file.exists() else 0
+
+
+@pytest.mark.timeout(240)
+def test_five_hundred_questions_killed_twice_lose_nothing_and_ask_nothing_twice(tmp_path: Path) -> None:
+    """A kill can take at most the requests that were under way: 8 questions of 4 answers. What had been written is
+    never asked again."""
+    file, out, work = questions(tmp_path / "q.jsonl", QUESTIONS), tmp_path / "l.jsonl", tmp_path / "l-work"
+    with SimulatedModel() as server:
+        given = command(*at(server, file, "--k", ANSWERS, "--out", out))
+        for kill, enough in ((signal.SIGKILL, 300), (signal.SIGKILL, 1100)):
+            process = subprocess.Popen(given, env=surroundings(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            while asked_before(work) < enough:
+                assert process.poll() is None
+                time.sleep(0.01)
+            process.send_signal(kill)
+            process.wait()
+            assert not out.exists()
+        done = subprocess.run(given, env=surroundings(), capture_output=True, text=True, timeout=200)
+        assert done.returncode == 0, done.stderr
+        requests, different = len(server.requests), len(server.asked)
+        assert different == QUESTIONS * ANSWERS, "every answer was asked for"
+        assert requests - different <= 2 * 8 * ANSWERS, "only what was under way at a kill is asked again"
+        assert max(server.asked.values()) <= 3
+        again = subprocess.run(given, env=surroundings(), capture_output=True, text=True, timeout=200)
+        assert again.returncode == 0 and len(server.requests) == requests, "all is answered: nothing is asked"
+    rows = lines(out)
+    assert [row["id"] for row in rows] == [f"row-{n}" for n in range(QUESTIONS)]
+    assert all(len(row["debate"]["turns"]) == ANSWERS for row in rows)
+    assert len({line["asked"] for line in lines(work / "replies.jsonl")}) == QUESTIONS * ANSWERS
+
+
+def test_what_was_written_before_a_kill_is_not_asked_again(tmp_path: Path) -> None:
+    """Counted one by one: each reply in the file when the command was killed has been asked for exactly once at the end."""
+    file, out = questions(tmp_path / "q.jsonl", 60), tmp_path / "l.jsonl"
+    with SimulatedModel() as server:
+        given = command(*at(server, file, "--k", 3, "--rounds", 2, "--out", out, "--concurrency", 2))
+        process = subprocess.Popen(given, env=surroundings(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        while asked_before(tmp_path / "l-work") < 100:
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.kill()
+        process.wait()
+        time.sleep(0.5)  # the server may still be answering
+        kept, asked = asked_before(tmp_path / "l-work"), len(server.requests)
+        assert main(at(server, file, "--k", 3, "--rounds", 2, "--out", out, "--concurrency", 2)) == 0
+        # Round 1 is a request each, round 2 three: 3 * (1 + 3) for each question.
+        assert len(server.requests) - asked == 60 * 12 - kept
+
+
+def test_more_answers_later_and_a_longer_file_ask_only_what_is_new(tmp_path: Path) -> None:
+    with SimulatedModel() as server:
+        assert main(at(server, questions(tmp_path / "q.jsonl", 5), "--k", 2, "--out", tmp_path / "l.jsonl")) == 0
+        assert len(server.requests) == 10
+        assert main(at(server, questions(tmp_path / "q.jsonl", 5), "--k", 5, "--out", tmp_path / "l.jsonl")) == 0
+        assert len(server.requests) == 25
+        assert main(at(server, questions(tmp_path / "q.jsonl", 7), "--k", 5, "--out", tmp_path / "l.jsonl")) == 0
+        assert len(server.requests) == 35
+        assert main(at(server, tmp_path / "q.jsonl", "--k", 5, "--out", tmp_path / "l.jsonl", "--threshold", 1)) == 0
+        assert len(server.requests) == 35
+
+
+def test_rows_keep_their_fields_in_csv_too_and_a_known_answer_stands_beside_the_label(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "q.csv").write_text('nr,question,answer\n7,"What is 2 + 7?",9\n8,What is 3 + 7?,\n')
+    with ChatServer(lambda number, body: saying(f"\\boxed{{{sum_in(body['messages'][0]['content'])}}}")) as server:
+        assert main(at(server, tmp_path / "q.csv", "--k", 2, "--out", tmp_path / "l.csv")) == 0
+    with (tmp_path / "l.csv").open() as file:
+        first, second = csv.DictReader(file)
+    assert (first["nr"], first["given_answer"], first["answer"], first["right"]) == ("7", "9", "9", "true")
+    assert (second["nr"], second["given_answer"], second["answer"], second["right"]) == ("8", "", "10", "")
+    assert first["trusted"] == "true" and first["share"] == "1.0" and "debate" not in first
+    said = capsys.readouterr().out
+    assert "2 questions, 2 answers each: 4 requests, about" in said and "2 labelled: 2 trusted" in said
+
+
+def test_the_cost_is_told_before_and_after(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with SimulatedModel() as server:
+        price = ("--price-in", 1, "--price-out", 10)
+        assert main(at(server, questions(tmp_path / "q.jsonl", 3), "--out", tmp_path / "l.jsonl", *price)) == 0
+    said = capsys.readouterr().out
+    assert (
+        "3 questions, 8 answers each: 24 requests" in said and "at most 12,288 written, cost at most about 0.12" in said
+    )
+    # 24 requests of 100 tokens read at 1 and 10 written at 10 a million: 2,400 + 2,400 millionths.
+    assert "2,400 tokens read, 240 written, cost 0.0048." in said
+
+
+def test_a_server_that_dies_leaves_labels_for_what_it_answered_and_the_rest_for_later(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, more = questions(tmp_path / "q.jsonl", 12), ("--k", 2, "--concurrency", 1, "--retries", 0)
+
+    def dies(number: int, body: dict[str, Any]) -> Any:
+        return saying("\\boxed{1}") if number < 6 else (500, {}, [b'{"error": {"message": "gone"}}'])
+
+    with ChatServer(dies) as server:
+        assert main([*at(server, file, *more), "--out", str(tmp_path / "l.jsonl")]) == 1
+        assert len(server.requests) <= 6 + 3 * 2, "after three failures in a row the rest is left alone"
+    assert "9 questions got no answer" in capsys.readouterr().err
+    assert len(lines(tmp_path / "l.jsonl")) == 3
+    with ChatServer(lambda number, body: saying("\\boxed{2}")) as server:
+        assert main([*at(server, file, *more), "--out", str(tmp_path / "l.jsonl")]) == 0
+        assert len(server.requests) == 9 * 2
+    assert [row["answer"] for row in lines(tmp_path / "l.jsonl")] == ["1"] * 3 + ["2"] * 9
+
+
+def test_ctrl_c_says_that_nothing_is_lost(tmp_path: Path) -> None:
+    def slow(number: int, body: dict[str, Any]) -> Any:
+        time.sleep(0.0 if number < 5 else 30.0)
+        return saying("\\boxed{1}")
+
+    with ChatServer(slow) as server:
+        given = command(*at(server, questions(tmp_path / "q.jsonl", 9), "--k", 2, "--out", tmp_path / "l.jsonl"))
+        process = subprocess.Popen(given, env=surroundings(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        while asked_before(tmp_path / "l-work") < 5:
+            assert process.poll() is None
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert errors == "moot: interrupted. Nothing that was answered is lost; the same command continues.\n"
+    assert asked_before(tmp_path / "l-work") == 5
+
+
+def test_a_judge_scores_every_answer_and_the_highest_score_is_the_label(tmp_path: Path) -> None:
+    """Two of three say 1, and the judge says Yes to 2 alone. The second time nothing is asked."""
+
+    def judge(number: int, body: dict[str, Any]) -> Any:
+        text = body["messages"][0]["content"]
+        if len(body["messages"]) == 1:
+            return saying("It fits." if "\\boxed{2}" in text else "It does not fit.")
+        return saying("Yes" if "\\boxed{2}" in text else "No")
+
+    with (
+        ChatServer(lambda number, body: saying(f"\\boxed{{{1 + (number % 3 == 2)}}}")) as server,
+        ChatServer(judge) as other,
+    ):
+        given = at(server, questions(tmp_path / "q.jsonl", 1), "--k", 3, "--out", tmp_path / "l.jsonl")
+        assert main([*given, "--concurrency", "1", "--judge", f"j@{other.url}"]) == 0
+        asked = len(server.requests), len(other.requests)
+        assert asked == (3, 4), "two different solutions are judged, with a thought and a word each"
+        assert main([*given, "--judge", f"j@{other.url}"]) == 0
+        assert (len(server.requests), len(other.requests)) == asked
+    (row,) = lines(tmp_path / "l.jsonl")
+    assert (row["answer"], row["share"], row["score"], row["confidence"]) == ("2", 0.3333, 1.0, 1.0)
+    assert (row["runner_up"], row["runner_up_share"]) == ("1", 0.6667)
+
+
+def test_a_grader_makes_a_half_one_answer(tmp_path: Path) -> None:
+    written = ("\\boxed{1/2}", "\\boxed{0.5}", "The answer is \\frac{1}{2}, so \\boxed{\\frac{1}{2}}.", "\\boxed{3}")
+    for grader, share in ((), 0.25), (("--grader", "number"), 0.75):
+        with ChatServer(lambda number, body: saying(written[number % 4])) as server:
+            out = tmp_path / f"{len(grader)}.jsonl"
+            assert main(at(server, questions(tmp_path / "q.jsonl", 1), "--k", 4, "--out", out, *grader)) == 0
+        assert lines(out)[0]["share"] == share
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "more", "says"),
+    [
+        ("q.jsonl", "", (), "q.jsonl holds no questions"),
+        ("q.csv", "", (), "q.csv holds no questions"),
+        ("q.jsonl", '{"q": "a", "a": 1}\n', (), "line 1: needs the field question or problem or prompt; it has q, a; name yours"),
+        ("q.csv", "What is 2 + 2?\nWhat is 3 + 3?\n", (), "the first line must name the columns, one of them question"),
+        ("q.csv", "question\na,b\n", (), "q.csv, line 2: has more cells than the first line names"),
+        ("q.jsonl", '{"question": ""}\n', (), "q.jsonl, line 1: the question is empty"),
+        ("q.jsonl", '{"question": "a"}\nplain\n', (), "q.jsonl, line 2: not JSON"),
+        ("q.jsonl", '{"question": "a"}\n', ("--grader", "nummber"), "grader must be one of exact, number"),
+        ("q.jsonl", '{"question": "a"}\n', ("--precision", "0.95"), "precision needs rows whose answers are known"),
+        ("q.jsonl", '{"question": "a"}\n', ("--precision", "95"), "precision must be above 0 and below 1, got 95.0"),
+        ("q.jsonl", '{"question": "a"}\n', ("--threshold", "2"), "threshold must lie between 0 and 1, got 2.0"),
+        ("q.jsonl", '{"question": "a"}\n', ("--known", "other.jsonl"), "shares no question with q.jsonl"),
+        ("q.jsonl", '{"question": "a"}\n', ("--known", "bare.jsonl"), "--known bare.jsonl: no row has an answer"),
+        ("q.jsonl", '{"question": "a"}\n', ("--out", "l.txt"), "out must end in .jsonl or .csv, got 'l.txt'"),
+        ("q.jsonl", '{"question": "a"}\n', ("--k", "0"), "num-answers must be at least 1, got 0"),
+        ("q.md", "a\n", (), "q.md must be a file that ends in .jsonl, .json, .csv, .txt"),
+        ("q.jsonl", '{"question": "a", "answer": 1}\n{"question": "a", "answer": 2}\n', (), "stands there before with the answer '1'"),
+    ],
+)  # fmt: skip
+def test_what_a_newcomers_file_lacks_is_one_line(
+    name: str, text: str, more: tuple[str, ...], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / name).write_text(text)
+    (tmp_path / "other.jsonl").write_text('{"question": "b", "answer": 1}\n')
+    (tmp_path / "bare.jsonl").write_text('{"question": "a"}\n')
+    assert main(["label", name, "--engine", "scripted", *more]) == 2
+    error = capsys.readouterr().err
+    assert says in error and error.count("\n") == 1, error
+
+
+def test_rows_that_repeat_a_question_are_asked_once_and_share_the_label(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "q.txt").write_text("What is 1 + 7?\nWhat is  1 + 7?\n")
+    with SimulatedModel() as server:
+        assert main(at(server, tmp_path / "q.txt", "--k", 2, "--out", tmp_path / "l.jsonl")) == 0
+        assert len(server.requests) == 2
+    first, second = lines(tmp_path / "l.jsonl")
+    assert first["answer"] == second["answer"]
+    assert "1 of 2 rows repeat a question; it is asked once, and they share its label." in capsys.readouterr().out
+
+
+def test_the_help_has_three_examples(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["label", "--help"])
+    assert capsys.readouterr().out.count("moot label q") + 1 == 3
