@@ -54,16 +54,16 @@ JUDGED = "--num-agents 4 --max-rounds 1 --batch-size 48 --judge base --voters ju
 PLANS = {
     "sums": Plan(
         settings="--preset demo --num-agents 4 --max-rounds 2 --max-tokens 176 --judge-consensus leave_one_out --warm-questions 1024 "
-        "--warm-batch-size 16 --warm-learning-rate 5e-4 --batch-size 32 --num-substeps 1 --eval-every 0 --save-every 0",
+        "--with warm_start:batch_size=16,learning_rate=5e-4 --batch-size 32 --eval-every 0 --save-every 0",
         arms={
             "peers": ("warm", ""),
             "majority": ("warm", "--reward majority"),
             "truth": ("warm", "--reward truth"),
             # The remedies.
             "peers-mix": ("warm", "--reward-mix 0.5"),
-            "peers-mistakes": ("warm-mistakes", "--warm-wrong sampled"),
+            "peers-mistakes": ("warm-mistakes", "--with warm_start:batch_size=16,learning_rate=5e-4,wrong=sampled"),
         },
-        warm={"warm": "", "warm-mistakes": "--warm-wrong sampled"},
+        warm={"warm": "", "warm-mistakes": "--with warm_start:batch_size=16,learning_rate=5e-4,wrong=sampled"},
         task="arithmetic:operands=3",
         test="",
         modes="direct vote debate debate+vote",
@@ -73,8 +73,8 @@ PLANS = {
         learning_rate="1e-4",
     ),
     "gsm8k": Plan(
-        settings="--preset easy --sections asked --no-personas --temperature 0.8 --max-tokens 512 --num-substeps 1 --lr-schedule constant "
-        "--lr-warmup 5 --eval-every 0 --save-every 0",
+        settings="--preset easy --sections asked --no-personas --temperature 0.8 --max-tokens 512 "
+        "--eval-every 0 --save-every 0",
         arms={
             "majority": ("", f"{ONE_ROUND} --reward majority"),
             "truth": ("", f"{ONE_ROUND} --reward truth"),

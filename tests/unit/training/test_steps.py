@@ -81,7 +81,7 @@ def test_a_step_is_measured_after_all_of_its_optimizer_steps(tmp_path: Path) -> 
 
 def test_a_step_is_measured_on_64_datums_at_most(tmp_path: Path) -> None:
     engine = Moved()
-    trained(tmp_path / "run", engine, batch_size=20, num_train_datapoints=20, num_substeps=1)
+    trained(tmp_path / "run", engine, batch_size=20, num_train_datapoints=20)
     assert engine.measured == [MEASURED]
 
 
