@@ -148,7 +148,7 @@ def test_a_model_that_knows_the_form_is_not_taught_it(tmp_path: Path) -> None:
     assert any(
         note.startswith("the warm start ends after 0 of 2 steps: the form is learned") for note in setup.watcher.notes
     )
-    assert setup.engine.steps == 4 * 2, "no step of the warm start, two per iteration after it"
+    assert setup.engine.steps == 4, "no step of the warm start"
     assert "ended after 0 steps" in line(warm, 6, 1.0, 1.0)
     again = run(tmp_path / "run", Solver("well_formed"))
     assert again.run.metrics() == rows, "a run that has ended continues with nothing"

@@ -8,7 +8,7 @@ from moot.training.part import Part
 
 
 class LrSchedule(Part):
-    """The learning rate rises over `warmup` steps and falls by `shape`. The measured presets have warmup=5."""
+    """The learning rate rises over its first steps, or falls to 0. Measured: docs/experiment.md."""
 
     Settings = RateSchedule  # type: ignore[assignment]  # a configuration reads it too
     settings: RateSchedule

@@ -12,7 +12,7 @@ from moot.training.state import History, Setup, Stopped
 
 
 class StopOnAlarm(Part):
-    """An alarm stops the run, whose result is then its best checkpoint. docs/experiment.md: it saves three runs."""
+    """An alarm stops the run, whose result is then its best checkpoint. Measured: docs/experiment.md."""
 
     def ended(self, setup: Setup, history: History, row: Mapping[str, Any]) -> None:
         ringing = [name for name, value in row.items() if name.startswith("alarm/") and value]

@@ -7,7 +7,7 @@ from moot.training.part import Part
 
 
 class WarmStart(Part):
-    """Batches, rate and examples of the `warm_questions`. wrong=sampled: 135M, sums; docs/experiment.md has it."""
+    """Batches, rate and examples of the warm start. Measured: docs/experiment.md."""
 
     Settings = WarmSettings  # type: ignore[assignment]  # a configuration reads it too
     settings: WarmSettings

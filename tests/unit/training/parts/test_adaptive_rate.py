@@ -65,7 +65,7 @@ def test_without_a_step_nothing_changes_and_a_factor_of_one_half_halves_the_rate
     pace = AdaptiveRate()
     pace.factor = 0.5
     pace.update(None)
-    assert pace.factor == 0.5 and pace.rate(2.5e-5) == 1.25e-5
+    assert pace.factor == 0.5 and pace.rate(2.5e-5, 1, 0.0) == 1.25e-5
 
 
 def datum(mask: list[float]) -> Datum:

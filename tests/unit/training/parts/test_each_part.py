@@ -374,7 +374,7 @@ def test_sampled_mistakes_are_kept_with_the_run_and_are_mistakes(tmp_path: Path)
     setup = played(tmp_path / "run", config, engine=Blurts(seed=0))
     kept = json.loads((setup.run.path / "warm_wrong.json").read_text())
     assert kept == {
-        str(number): ["It is \\boxed{-999}."] for number in range(4)
+        str(number): ["It is \\boxed{-999}."] for number in range(16)
     }  # no tags, no repeats, nothing without an answer
 
 
@@ -418,7 +418,7 @@ def test_a_run_with_every_part_goes_on_after_a_cut_as_if_nothing_had_happened(tm
         ("past_selves:0.3", "there is no setting '0.3'"),
         (
             "past_self",
-            r"with must name one of adaptive_rate, .*truth_schedule, or file.py:Class, got 'past_self'; did you mean past_selves",
+            r"with must name one of adaptive_rate, .*warm_start, or file.py:Class, got 'past_self'; did you mean past_selves",
         ),
         ("hard_agents:agents=2", "agents must be greater than or equal to 3"),
         ("easy_agents:agents=2", "agents must be greater than or equal to 3"),
@@ -463,7 +463,7 @@ def test_the_last_of_one_name_counts_and_off_leaves_it_out() -> None:
 def test_every_part_says_in_its_first_line_what_was_measured() -> None:
     assert list(about()) == names() and len(names()) > 10
     for name, line in about().items():
-        assert line.endswith((" Untried.", ", one seed.")) and len(line) <= 120, name
+        assert line.endswith((" Untried.", ", one seed.", " Measured: docs/experiment.md.")) and len(line) <= 120, name
         assert part_defaults(name) is not None
 
 
@@ -490,7 +490,7 @@ class Slower(Part):
         super().__init__(settings)
         self.steps = 0
 
-    def rate(self, rate):
+    def rate(self, rate, iteration, done):
         return rate / self.settings.by**self.steps
 
     async def learned(self, setup, progress, lesson):
