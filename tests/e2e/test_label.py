@@ -44,6 +44,7 @@ def asked_before(work: Path) -> int:
     return file.read_bytes().count(b"\n") if file.exists() else 0
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_five_hundred_questions_killed_twice_lose_nothing_and_ask_nothing_twice(tmp_path: Path) -> None:
     """A kill can take at most the requests that were under way: 8 questions of 4 answers. What had been written is
@@ -89,6 +90,44 @@ def test_what_was_written_before_a_kill_is_not_asked_again(tmp_path: Path) -> No
         assert main(at(server, file, "--k", 3, "--rounds", 2, "--out", out, "--concurrency", 2)) == 0
         # Round 1 is a request each, round 2 three: 3 * (1 + 3) for each question.
         assert len(server.requests) - asked == 60 * 12 - kept
+
+
+def test_a_debate_in_tokens_continues_in_the_middle_and_comes_out_the_same(tmp_path: Path) -> None:
+    """The file of replies is cut in the middle of a line, as a kill may leave it: what is asked anew is asked with the same
+    seed, and all labels are as they were."""
+    file, out, replies = questions(tmp_path / "q.jsonl", 4), tmp_path / "l.jsonl", tmp_path / "l-work/replies.jsonl"
+    given = ["label", str(file), "--engine", "scripted", "--k", "3", "--rounds", "2", "--out", str(out)]
+    assert main(given) == 0
+    first, kept = out.read_text(), replies.read_bytes()
+    replies.write_bytes(kept[: len(kept) // 2])
+    whole = asked_before(replies.parent)
+    assert main(given) == 0
+    seconds = [[{**row, "debate": {**row["debate"], "seconds": 0}} for row in map(json.loads, text.splitlines())]
+               for text in (first, out.read_text())]  # fmt: skip
+    assert seconds[0] == seconds[1]
+    again = [line for line in replies.read_bytes().split(b"\n") if line.endswith(b"}")]
+    assert len(again) == kept.count(b"\n") and 0 < whole < len(again)
+
+
+@pytest.mark.slow
+def test_precision_is_reached_on_rows_that_were_held_out_within_its_interval(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of 300 questions the answers of the first half are known; the second half tells what the trusted labels are worth."""
+    out = tmp_path / "l.jsonl"
+    with SimulatedModel() as server:
+        given = at(server, questions(tmp_path / "q.jsonl", 300, known=range(150)), "--k", 5, "--out", out)
+        assert main([*given, "--precision", "0.95"]) == 0
+        told = json.loads((tmp_path / "l-work/report.json").read_text())["calibration"]["kept"]
+        assert "known ones are right" in capsys.readouterr().out
+        held_out = [row for row in lines(out)[150:] if row["trusted"]]
+        right = sum(row["answer"] == str(sum_in(row["question"])) for row in held_out)
+        assert len(held_out) > 40 and told["low"] <= right / len(held_out) <= told["high"]
+        assert main([*given, "--precision", "0.999"]) == 1
+        assert "Precision 99.9% is not reached" in capsys.readouterr().out
+        assert not any(row["trusted"] for row in lines(out))
+        assert len(server.requests) == 1500
+    assert (tmp_path / "l-work/reliability.svg").exists()
 
 
 def test_more_answers_later_and_a_longer_file_ask_only_what_is_new(tmp_path: Path) -> None:

@@ -9,10 +9,11 @@ import subprocess
 import sys
 from pathlib import Path
 from urllib.parse import urlsplit
+from urllib.request import urlopen
 
 import pytest
 
-from moot.cli.view import listen
+from moot.cli.view import EXAMPLE, listen
 from moot.errors import ConfigError
 from support.browsing import serving
 from support.making import moot, surroundings
@@ -29,8 +30,8 @@ def test_help_says_what_it_shows_and_to_whom() -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["nowhere"], "nowhere: there is no such folder; name a run, or a folder of runs"),
-        ([], "runs: there is no such folder; name a run, or a folder of runs"),
+        (["nowhere"], "nowhere: there is no such folder; name a run, a folder of runs, or --example"),
+        ([], "runs: there is no such folder; name a run, a folder of runs, or --example"),
         (["notes.txt"], "notes.txt is a file; name a run's folder, or a folder of runs"),
         ([".", "--port", "70000"], "port must be between 0 and 65535, got 70000; 8717 is usual"),
     ],
@@ -51,6 +52,19 @@ def test_a_missing_package_is_named_with_what_installs_it(tmp_path: Path) -> Non
         done.returncode == 2
         and "the page needs starlette, which is not installed; run: pip install 'moot[view]'" in done.stderr
     )
+
+
+def test_the_example_needs_no_run_and_is_left_as_it_was(tmp_path: Path) -> None:
+    def state() -> dict[str, tuple[int, int]]:
+        return {str(file): (file.stat().st_size, file.stat().st_mtime_ns) for file in EXAMPLE.rglob("*")}
+
+    before = state()
+    with serving("--example", cache=tmp_path / "cache") as address:
+        page, _, token = address.partition("?")
+        for question in ("runs?", "trust?run=example&", "debate?run=example&debate=20.0&", "about?run=example&"):
+            with urlopen(f"{page}api/{question}{token}") as answer:
+                assert answer.status == 200
+    assert state() == before
 
 
 def test_it_listens_on_this_machine_alone_and_moves_on_where_a_port_is_taken() -> None:

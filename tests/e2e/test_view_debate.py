@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from moot.debate.protocols import V2
 from support.accessible import findings
 from support.making import command, surroundings
 from support.paging import record, turn, write_run
@@ -292,3 +293,18 @@ def test_another_reward_shows_what_the_command_says(driver: Any, url: str, runs:
         f"{each['step']}.{each['number']}" for each in told["changes"][:100]
     ]
     assert "reward=win_rate" in driver.current_url
+
+
+def test_what_judges_thought_of_an_answer_stands_beside_it(driver: Any, place: Path) -> None:
+    zeros = {"generator": [[0.0]] * 3}
+    told = {"judge": 0, "by": "probability", "tokens": 3}
+    checks = [{**told, "turns": [turn], "value": 0.75, "thinking": f"Because {turn}."} for turn in (0, 1, 2)]
+    protocol = {**V2.as_dict(), "reward": "approval:checks=1"}
+    debate = record(protocol=protocol, checks=checks, rewards=zeros, advantages=zeros, votes=[])
+    run = write_run(place / "checked" / "run", {1: [debate]})
+    with visiting(driver, run, cache=place / "cache") as url:
+        driver.get(f"{url}?view=debate&run=run&debate=1.0")
+        assert until(lambda: all_text(driver, ".checks summary")) == ["score 0.75 1 check"] * 3
+        driver.execute_script("document.querySelector('.checks').open = true")
+        assert one_text(driver, ".checks[open] .part").split("\n") == ["YES BY 75%", "Because 0."]
+        assert "judges without a seat checked the answers" in one_text(driver, ".novotes")

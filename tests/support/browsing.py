@@ -84,7 +84,7 @@ def scheme(driver: Any, name: str) -> None:
 
 
 @contextlib.contextmanager
-def serving(*runs: Path, cache: Path) -> Iterator[str]:
+def serving(*runs: Path | str, cache: Path) -> Iterator[str]:
     """`moot view` as a user types it; gives the address it prints, with the token."""
     command = [sys.executable, "-u", "-m", "moot", "view", *map(str, runs), "--port", "0"]
     environment = surroundings({"XDG_CACHE_HOME": str(cache), "PYTHONUNBUFFERED": "1"})

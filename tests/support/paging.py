@@ -47,6 +47,8 @@ def record(
 ) -> dict[str, Any]:
     """A debate of three agents that agent 0 won, unless told otherwise."""
     said = list(turns) or [turn(0, correct=True), turn(1, "8"), turn(2, "8")]
+    kinds = list(dict.fromkeys(each["answer"] for each in said if "answer" in each and each["answer"] is not None))
+    said = [{"same": kinds.index(each["answer"]) if each.get("answer") in kinds else None, **each} for each in said]
     zeros = [[0.0] * sum(each["agent"] == agent for each in said) for agent in range(3)]
     winner = changes.get("winner", 0)
     answers = [i for i, each in enumerate(said) if not each.get("ballot")]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import tyro
 
-from moot.cli.main import COMMANDS
+from moot.cli.main import COMMANDS, load
 from moot.cli.registry import REGISTRY
 
 _SCRIPT = """_moot() {{
@@ -47,8 +46,7 @@ class Completion:
 
 def options(command: str) -> list[str]:
     """All that a command takes, each in its own spelling."""
-    module, attribute = COMMANDS[command][0].split(":")
-    loaded = importlib.import_module(module)
+    loaded, kind = load(command)
     default = loaded.defaults([]) if hasattr(loaded, "defaults") else None
-    parser = tyro.extras.get_parser(getattr(loaded, attribute), default=default, registry=REGISTRY)
+    parser = tyro.extras.get_parser(kind, default=default, registry=REGISTRY)
     return sorted({name for action in parser._actions for name in action.option_strings if name.startswith("--")})

@@ -52,10 +52,8 @@ class Demo:
 
     def run(self) -> int:
         if self.debates < 1 or self.num_agents < 1 or self.max_rounds < 1:
-            raise ConfigError(
-                f"debates, num_agents and max_rounds must be at least 1, got {self.debates}, {self.num_agents} and "
-                f"{self.max_rounds}"
-            )
+            given = f"{self.debates}, {self.num_agents} and {self.max_rounds}"
+            raise ConfigError(f"debates, num_agents and max_rounds must be at least 1, got {given}")
         console = Terminal()
         protocol = preset(self.protocol)
         engine = ScriptedEngine(style=self.style, seed=self.seed)
@@ -74,18 +72,16 @@ class Demo:
         return 0
 
     def _report(self, console: Terminal, scoring: Scoring, played: list[PlayedDebate]) -> None:
-        scored = [each.scored(scoring, grade(each.debate)) for each in played]
+        scored = [debate.scored(scoring, grade(debate.debate)) for debate in played]
         taught = with_advantages(scored, ESTIMATORS[scoring.estimator])
-        made = [
-            datum for each in taught if each.advantages for datum in datums(each.debate, each.sampled, each.advantages)
-        ]
+        made = [datum for one in taught if one.advantages for datum in datums(one.debate, one.sampled, one.advantages)]
 
         shown = max(range(len(played)), key=lambda i: (sum(not turn.failed for turn in played[i].debate.turns), -i))
         tell(played[shown].debate, console)
         show(taught[shown], console, "How the votes were counted")
 
         self.out.parent.mkdir(parents=True, exist_ok=True)
-        self.out.write_text("".join(json.dumps(to_transcript(each.debate)) + "\n" for each in played))
+        self.out.write_text("".join(json.dumps(to_transcript(debate.debate)) + "\n" for debate in played))
         metrics = reward_metrics(taught) | rollout_metrics(played)
         console.say(
             f"\n{counted(len(played), 'debate')}, {metrics['env/all/total_turns']:.0f} turns, "

@@ -34,8 +34,7 @@ def disk_is_full(error: BaseException) -> bool:
 
 @contextlib.contextmanager
 def kept(continuing: str, place: object) -> Iterator[None]:
-    """Around work whose results are kept as they come: whatever ends it early, one line says so, and how to
-    continue."""
+    """Around work whose results are kept as they come: one line says what ended it, and how to continue."""
     from moot.errors import EngineError
     from moot.training.state import Stopped
 
@@ -52,8 +51,7 @@ def kept(continuing: str, place: object) -> Iterator[None]:
 
 
 def interruptible(work: Coroutine[Any, Any, T]) -> T:
-    """Runs it. Ctrl-C and TERM cancel it, so that files and engines are closed in order, and come out as a
-    KeyboardInterrupt."""
+    """Runs it. Ctrl-C and TERM cancel it, so that files and engines are closed in order: KeyboardInterrupt."""
     import asyncio
 
     async def go() -> T:

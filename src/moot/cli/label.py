@@ -56,7 +56,7 @@ class LabelCommand:
     With a judge, and sure to 95% by the rows whose answers are known: moot label questions.csv --judge base --precision
     0.95 --known labelled.jsonl
 
-    Then train on the labels that are trusted: moot train --task labels.jsonl
+    Then train on the labels that are trusted: moot train --task questions-labels.jsonl
 
     Rows keep all their fields. Everything is kept as it comes: the same command again continues where it stopped, and
     asks nothing twice.
@@ -159,7 +159,8 @@ class _Job:
                 console.note(one_line(note, 300))
             asked = await self._ask(debates, seats)
             done = [each for each in asked if each.ended == "done"]
-            groups = await asyncio.to_thread(self._compared, done)
+            with console.status("comparing answers"):
+                groups = await asyncio.to_thread(self._compared, done)
             if judge is not None:
                 groups = await self._judged(done, groups, *judge)
         failed = next((each.played.error for each in asked if each.ended == "failed"), None)

@@ -96,12 +96,14 @@ def _reached(calibration: Calibration, kept: Kept) -> list[tuple[str, str]]:
     if calibration.asked is not None:
         low = wilson(kept.right, kept.rows)[0]
         if low < calibration.asked:
-            lines.append((f"It may be less than {calibration.asked:.0%}: more known answers make it surer.", "yellow"))
+            lines.append(
+                (f"It may be less than {100 * calibration.asked:g}%: more known answers make it surer.", "yellow")
+            )
     return lines
 
 
 def _out_of_reach(calibration: Calibration) -> str:
-    asked, best = f"{calibration.asked:.0%}", calibration.best
+    asked, best = f"{100 * (calibration.asked or 0):g}%", calibration.best
     if best is None:
         return f"Precision {asked} cannot be measured: no known row has an answer. No label is trusted."
     least = math.ceil((calibration.asked or 0.0) / (1 - (calibration.asked or 0.0)))

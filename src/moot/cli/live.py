@@ -1,10 +1,8 @@
-"""A debate on the terminal while it happens, and what came of it. All that a model said goes through `plain`: it is
-hostile text."""
+"""A debate on the terminal while it happens, and what came of it. All model text goes through `plain`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from types import TracebackType
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -42,9 +40,7 @@ class Printed(Listener):
     def __enter__(self) -> Printed:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Nothing is held."""
 
     def retried(self, agent: int, why: str, wait_s: float) -> None:
@@ -68,9 +64,8 @@ class Printed(Listener):
 
     def head(self, round: int, agent: int) -> Text:
         who = f" · {persona(agent).name}" if self.rules.personas else ""
-        return Text.assemble(
-            (f"\nRound {round} · Agent {agent}", "bold"), (f"{who} · {_short(self.names[agent])}", "dim")
-        )
+        seat = (f"\nRound {round} · Agent {agent}", "bold")
+        return Text.assemble(seat, (f"{who} · {_short(self.names[agent])}", "dim"))
 
 
 class Streamed(Printed):
@@ -86,9 +81,7 @@ class Streamed(Printed):
         self._live.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         # What was not finished is shown as what it is.
         for agent, (round, pieces) in sorted(self._speaking.items()):
             if pieces:
@@ -178,20 +171,11 @@ def outcome_lines(asked: AskedDebate, group: GroupAnswer) -> list[Text]:
     lines = []
     if debate.aborted:
         last = debate.turns[-1]
-        lines.append(
-            Text(
-                f"The debate ended early: Agent {last.agent}'s turn in round {last.round} could not be read.",
-                style="yellow",
-            )
-        )
+        why = f"Agent {last.agent}'s turn in round {last.round} could not be read."
+        lines.append(Text(f"The debate ended early: {why}", style="yellow"))
     if all(turn.failed for turn in debate.turns):
-        lines.append(
-            Text(
-                "No turn could be read: this model does not keep to the form. Try a larger one, or a trained "
-                "--checkpoint.",
-                style="yellow",
-            )
-        )
+        why = "No turn could be read: this model does not keep to the form."
+        lines.append(Text(f"{why} Try a larger one, or a trained --checkpoint.", style="yellow"))
     ties = sum(vote.verdict == "=" for vote in outcome.votes)
     decided = len(outcome.votes) - ties
     count = counted(len(outcome.votes), "vote") + (f", {ties} of them a tie" if ties else "")
@@ -200,18 +184,12 @@ def outcome_lines(asked: AskedDebate, group: GroupAnswer) -> list[Text]:
         names = ", ".join(map(str, group.level[:-1])) + f" and {group.level[-1]}"
         lines.append(Text(f"Nobody won: Agents {names} are level ({count}).{instead}"))
     elif outcome.winner is None:
-        why = (
-            "nobody could vote"
-            if debate.num_agents < 3
-            else "no votes were cast"
-            if not outcome.votes
-            else "every vote was a tie"
-        )
+        why = "every vote was a tie" if outcome.votes else "no votes were cast"
+        why = "nobody could vote" if debate.num_agents < 3 else why
         lines.append(Text(f"Nobody won: {why}.{instead}"))
     else:
-        lines.append(
-            Text(f"Agent {outcome.winner} won: {outcome.won[outcome.winner]} of {decided} decided votes ({count}).")
-        )
+        won = f"{outcome.won[outcome.winner]} of {decided} decided votes ({count})"
+        lines.append(Text(f"Agent {outcome.winner} won: {won}."))
     lines.append(Text(_agreement(group, debate.num_agents)))
     lines.append(Text.assemble(("\nAnswer: ", "bold"), (_answer(group), "bold green")))
     if group.winner_agrees is False:

@@ -8,6 +8,7 @@ import io
 import os
 import re
 import sys
+from types import ModuleType
 from typing import Any, NoReturn
 
 from moot import __version__
@@ -16,57 +17,27 @@ from moot.errors import ConfigError
 
 # A command's module is imported when it is asked for: `moot score` must not wait for what `moot train` needs.
 COMMANDS = {
-    "demo": ("moot.cli.demo:Demo", "Play scripted debates, score them, and show how: no model, no downloads, seconds."),
-    "train": (
-        "moot.cli.train:Train",
-        "Train a model by debate on this machine: self-play, peer votes, policy gradient.",
-    ),
-    "eval": (
-        "moot.cli.evaluate:Eval",
-        "Evaluate a run or a model: alone, by vote, in debate, against others; with intervals.",
-    ),
-    "compare": (
-        "moot.cli.compare:Compare",
-        "Put runs and seeds side by side: one table with paired intervals, one figure.",
-    ),
-    "check": (
-        "moot.cli.check:Check",
-        "Before training: is the model good enough at the task, the contract and judging?",
-    ),
-    "judge": (
-        "moot.cli.judge:JudgeCommand",
-        "Before training: which judge, asked how, tells right answers from wrong ones?",
-    ),
-    "ask": (
-        "moot.cli.ask:Ask",
-        "Debate a question now, with a local model, a checkpoint, or any OpenAI-compatible server.",
-    ),
+    "demo": ("demo:Demo", "Play scripted debates, score them, and show how: no model, no downloads, seconds."),
+    "train": ("train:Train", "Train a model by debate on this machine: self-play, peer votes, policy gradient."),
+    "eval": ("evaluate:Eval", "Evaluate a run or a model: alone, by vote, in debate, against others; with intervals."),
+    "compare": ("compare:Compare", "Put runs and seeds side by side: one table with paired intervals, one figure."),
+    "check": ("check:Check", "Before training: is the model good enough at the task, the contract and judging?"),
+    "judge": ("judge:JudgeCommand", "Before training: which judge, asked how, tells right answers from wrong ones?"),
+    "ask": ("ask:Ask", "Debate a question now, with a local model, a checkpoint, or any OpenAI-compatible server."),
     "label": (
-        "moot.cli.label:LabelCommand",
-        "Answer a file of questions: the answer that most agents give, and how far to trust it.",
+        "label:LabelCommand",
+        "Answer a file of questions: the answer that most agents give, how far to trust it.",
     ),
-    "prompts": ("moot.cli.prompts:ShowPrompts", "Print every text that agents read, as a file to edit for --prompts."),
+    "prompts": ("prompts:ShowPrompts", "Print every text that agents read, as a file to edit for --prompts."),
     "data": (
-        "moot.cli.data:Data",
-        "Check a task's data: right answers pass their grader, wrong ones do not, splits do not overlap.",
+        "data:Data",
+        "Check a task's data: right answers pass their grader, wrong ones fail, no split overlaps.",
     ),
-    "view": (
-        "moot.cli.view:View",
-        "Look at runs in a browser: live curves, alarms, debates, votes, and what each token was taught.",
-    ),
-    "score": ("moot.cli.score:Score", "Score transcripts of debates: rewards and advantages from the votes in them."),
-    "rescore": (
-        "moot.cli.rescore:Rescore",
-        "What a run's votes would have taught under another reward, ballot or estimator.",
-    ),
-    "export": (
-        "moot.cli.export:Export",
-        "Export a run's adapter, model, training sets, debates as a page, and figures.",
-    ),
-    "completion": (
-        "moot.cli.completion:Completion",
-        "Print a script that lets bash or zsh complete commands and options.",
-    ),
+    "view": ("view:View", "Look at runs in a browser: curves, alarms, debates, votes, and what each token was taught."),
+    "score": ("score:Score", "Score transcripts of debates: rewards and advantages from the votes in them."),
+    "rescore": ("rescore:Rescore", "What a run's votes would have taught under another reward, ballot or estimator."),
+    "export": ("export:Export", "Export a run's adapter, model, training sets, debates as a page, and figures."),
+    "completion": ("completion:Completion", "Print a script that lets bash or zsh complete commands and options."),
 }
 
 _HELP = """usage: moot COMMAND [OPTIONS]
@@ -120,9 +91,8 @@ def _run(arguments: list[str]) -> int:
     match arguments:
         case [] | ["-h" | "--help" | "help"]:
             width = max(map(len, COMMANDS))
-            sys.stdout.write(
-                _HELP.format(commands="\n".join(f"  {name:<{width}}  {about}" for name, (_, about) in COMMANDS.items()))
-            )
+            lines = [f"  {name:<{width}}  {about}" for name, (_, about) in COMMANDS.items()]
+            sys.stdout.write(_HELP.format(commands="\n".join(lines)))
             return 0 if arguments else 2
         case ["--version" | "-V"]:
             print(f"moot {__version__}")
@@ -138,6 +108,13 @@ def _run(arguments: list[str]) -> int:
     raise AssertionError("every list of arguments is one of the above")
 
 
+def load(name: str) -> tuple[ModuleType, Any]:
+    """A command's module and its class."""
+    module, attribute = COMMANDS[name][0].split(":")
+    loaded = importlib.import_module(f"moot.cli.{module}")
+    return loaded, getattr(loaded, attribute)
+
+
 def _parse(name: str, arguments: list[str]) -> Any:
     import tyro
 
@@ -145,9 +122,7 @@ def _parse(name: str, arguments: list[str]) -> Any:
     from moot.cli.short_help import SHORT, more_help, short_help
     from moot.cli.spelling import respelled
 
-    module, attribute = COMMANDS[name][0].split(":")
-    loaded = importlib.import_module(module)
-    kind = getattr(loaded, attribute)
+    loaded, kind = load(name)
     whole = "--help-all" in arguments
     arguments = ["--help" if argument == "--help-all" else argument for argument in arguments]
     complaint = io.StringIO()
@@ -183,13 +158,8 @@ def _usage_error(box: str, name: str) -> NoReturn:
         elif line:
             paragraphs[-1].append(line)
     wrong = re.sub(r"^Error parsing [\w.]+: ", "", " ".join(paragraphs[0]).rstrip(".")) or "wrong usage"
-    meant = [
-        line.split()[0].rstrip(",")
-        for part in paragraphs
-        if part[:1] == ["Perhaps you meant:"]
-        for line in part
-        if line.startswith("--")
-    ]
+    hints = [line for part in paragraphs if part[:1] == ["Perhaps you meant:"] for line in part]
+    meant = [line.split()[0].rstrip(",") for line in hints if line.startswith("--")]
     either = " or ".join(filter(None, (", ".join(meant[:3][:-1]), *meant[:3][-1:])))
     hint = f"; did you mean {either}?" if meant else ""
     if choice := re.search(r"invalid choice '(.*?)' .*Expected one of \((.*)\)", wrong):

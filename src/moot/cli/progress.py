@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from moot.cli.console import Bars, Terminal, clock
-from moot.cli.loggers import Logger
+from moot.cli.loggers import Loggers
 from moot.errors import ConfigError
 from moot.evaluate.report import Report, ReportRow, compare
 from moot.rl.best import NAME as BEST
 from moot.rl.best import UNRANKED, ranking, told_best
+from moot.rl.judge_trust import PAIR_ACCURACY
 from moot.rl.trust_help import ALARMS
 from moot.runs import Run
 from moot.runs.run import measured
@@ -36,9 +37,7 @@ class RunProgress(Watcher):
     """A bar for the run, one for the debates in play, and one line per step. Of several runs at once each has a name,
     which its lines begin with, and one bar."""
 
-    def __init__(
-        self, console: Terminal, bars: Bars, loggers: list[Logger], config: TrainConfig, name: str = ""
-    ) -> None:
+    def __init__(self, console: Terminal, bars: Bars, loggers: Loggers, config: TrainConfig, name: str = "") -> None:
         self._console, self._bars, self._loggers, self._config, self._name = console, bars, loggers, config, name
         self._run = name or "run"
         self._bars.plan(self._run, None)
@@ -101,11 +100,7 @@ class RunProgress(Watcher):
 
     def row(self, row: dict[str, Any]) -> None:
         self._bars.reach(self._run, row["step"])
-        numbers = {
-            name: float(value) for name, value in row.items() if isinstance(value, int | float) and name != "step"
-        }
-        for logger in self._loggers:
-            logger.row(row["step"], numbers)
+        self._loggers.row(row)
         self._told = now = time.monotonic()
         self._say(line(row, self._total, now - self._step_began, now - self._started))
         self._say_new_alarms(row)
@@ -125,7 +120,11 @@ class RunProgress(Watcher):
 
 
 def _judging(row: dict[str, Any]) -> float | None:
-    """Of the agents' votes, or where they cast none, of the outside judge's."""
+    """By the judge's checks where the reward is made of them; otherwise of the agents' votes, or where they cast none,
+    of the outside judge's."""
+    if PAIR_ACCURACY in row:
+        own: float | None = row[PAIR_ACCURACY]
+        return own
     agents = row["trust/judge_accuracy"]
     return row.get("trust/outside_accuracy") if agents is None else agents
 
@@ -147,10 +146,9 @@ def line(row: dict[str, Any], total: int, step_s: float, elapsed_s: float) -> st
                 f"right {_share(measured(row, 'test_*/correct'))}",
                 f"valid turns {_share(row['test/valid_turns'])}",
             ]
-            parts += [
-                f"turns with a vote {_share(row['test/turns_with_vote'])}",
-                f"judges right {_share(_judging(row))}",
-            ]
+            if PAIR_ACCURACY not in row:  # agents vote
+                parts += [f"turns with a vote {_share(row['test/turns_with_vote'])}"]
+            parts += [f"judges right {_share(_judging(row))}"]
         case _:
             parts = [
                 f"reward {row['env/all/reward/total']:+.2f}",
@@ -231,11 +229,12 @@ def summary(run: Run, config: TrainConfig, console: Terminal) -> int:
             moments = {"before": evals[0], "after the warm start": between, "after self-play": evals[-1]}
         old, new = (held_out_row(run, row["step"]) for row in list(moments.values())[-2:])
         moved, wins = list[str](), told_wins(evals[-1], config)
+        checked = config.protocol.scoring.rule.checked
         for name, metric, key in (
             ("valid turns", "valid_turns", "test/valid_turns"),
-            ("turns with a vote", "turns_with_vote", "test/turns_with_vote"),
+            *([] if checked else [("turns with a vote", "turns_with_vote", "test/turns_with_vote")]),
             ("right answers, held out", "accuracy", "test_*/correct"),
-            ("judges right", "judge", "trust/judge_accuracy"),
+            ("judges right", "judge", PAIR_ACCURACY if checked else "trust/judge_accuracy"),
         ):
             change = None if old is None or new is None else difference(new, old, metric, config.seed)
             by_self_play = "" if change is None else f"; self-play {_points(change)}"

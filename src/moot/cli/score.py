@@ -26,6 +26,8 @@ from moot.tokens.played import PlayedDebate
 from moot.tools.transcripts import BadLine, as_json, failures, score
 from moot.util.safe_text import counted, one_line, plain
 
+REWARD_HELP = f"{reward_names()}. Wins over what a line says."
+
 
 @dataclass(frozen=True)
 class Score:
@@ -41,9 +43,7 @@ class Score:
     """JSON lines, one debate per line."""
     protocol: ProtocolName = "v2"
     """The rules the debates were played by; a line's own "protocol" changes single choices."""
-    reward: Annotated[
-        str | None, tyro.conf.arg(metavar="NAME", help=f"{reward_names()}. Wins over what a line says.")
-    ] = None
+    reward: Annotated[str | None, tyro.conf.arg(metavar="NAME", help=REWARD_HELP)] = None
     json: bool = False
     """Print one JSON object for each good line."""
 
@@ -64,9 +64,8 @@ class Score:
             else:
                 seen.add(result, show(result, console))
         if not bad and not seen.debates:
-            complain(
-                f"{'standard input' if self.file == '-' else self.file} holds no debates: there is nothing to score"
-            )
+            source = "standard input" if self.file == "-" else self.file
+            complain(f"{source} holds no debates: there is nothing to score")
         elif not self.json and seen.debates > 1:
             console.say(f"\n{seen.told(bad)}", "bold")
         return 1 if bad else 0
@@ -91,12 +90,9 @@ class Seen:
 
     def told(self, bad: int) -> str:
         silent = self.debates - self.won - self.level
-        unreadable = f"{self.failed} of {self.turns} turns could not be read"
+        won = f"{self.won} with a winner, {self.level} level, {silent} without a vote"
         lines = f"; {counted(bad, 'line')} could not be scored" if bad else ""
-        return (
-            f"{self.debates} debates: {self.won} with a winner, {self.level} level, {silent} without a vote; "
-            f"{unreadable}{lines}."
-        )
+        return f"{self.debates} debates: {won}; {self.failed} of {self.turns} turns could not be read{lines}."
 
 
 def _refuse_runs(file: str) -> None:
@@ -104,10 +100,8 @@ def _refuse_runs(file: str) -> None:
     path = Path(file)
     run = path if path.is_dir() else path.parent.parent if path.parent.name == "debates" else None
     if run is not None and (run / "run.json").is_file():
-        raise ConfigError(
-            f"{file} belongs to a run, whose debates are scored already; count its votes otherwise with: moot rescore "
-            f"{run}"
-        )
+        scored = f"{file} belongs to a run, whose debates are scored already"
+        raise ConfigError(f"{scored}; count its votes otherwise with: moot rescore {run}")
 
 
 def _lines(file: str) -> Iterator[str]:
@@ -128,12 +122,11 @@ def show(scored: PlayedDebate, console: Console, title: str = "") -> Outcome:
     won, lost = _tally(scored, outcome)
     rows: list[tuple[str, list[str], str]] = [("", [f"Agent {agent}" for agent in range(debate.num_agents)], "dim")]
     for round in sorted({turn.round for turn in debate.turns}):
-        failed = {turn.agent for turn in debate.turns if turn.round == round and turn.failed}
-        cells = [
-            "failed" if a in failed else f"{won.get((round, a), 0)}–{lost.get((round, a), 0)}"
-            for a in range(debate.num_agents)
-        ]
-        ballot = any(turn.ballot for turn in debate.turns if turn.round == round)
+        turns = [turn for turn in debate.turns if turn.round == round]
+        cells = [f"{won[round, a]}–{lost[round, a]}" for a in range(debate.num_agents)]
+        for turn in turns:
+            cells[turn.agent] = "failed" if turn.failed else cells[turn.agent]
+        ballot = any(turn.ballot for turn in turns)
         rows.append((f"{'closing ballot' if ballot else f'round {round}'}, votes won–lost", cells, ""))
     for name, values in _summary(scored).items():
         rows.append((name, [f"{value:+.3f}" for value in values], "dim" if "advantage" in name else ""))
@@ -142,10 +135,8 @@ def show(scored: PlayedDebate, console: Console, title: str = "") -> Outcome:
         *_aligned(rows),
         (_verdict(outcome), ""),
     ]
-    lines += [
-        (f"  round {round}, Agent {agent} failed: {one_line(reason, 100)}", "yellow")
-        for round, agent, reason in failures(debate)
-    ]
+    for round, agent, reason in failures(debate):
+        lines.append((f"  round {round}, Agent {agent} failed: {one_line(reason, 100)}", "yellow"))
     if console.is_terminal:
         console.print(Text("\n").join(Text(line, style=style) for line, style in lines), soft_wrap=True)
     else:
@@ -154,8 +145,7 @@ def show(scored: PlayedDebate, console: Console, title: str = "") -> Outcome:
 
 
 def _aligned(rows: list[tuple[str, list[str], str]]) -> list[tuple[str, str]]:
-    """A row's name on the left, its numbers below each other. By hand, because a `rich` table takes ten times as long
-    as the scores."""
+    """Names on the left, numbers below each other. By hand: a `rich` table takes ten times as long as the scores."""
     first = max(len(name) for name, _, _ in rows)
     widths = [max(map(len, column)) for column in zip(*(cells for _, cells, _ in rows), strict=True)]
     return [
@@ -165,8 +155,7 @@ def _aligned(rows: list[tuple[str, list[str], str]]) -> list[tuple[str, str]]:
 
 
 def _tally(scored: PlayedDebate, outcome: Outcome) -> tuple[Counter[tuple[int, int]], Counter[tuple[int, int]]]:
-    """Votes by the round and agent they are about: the response's round, or the voting round where votes are about
-    agents."""
+    """Votes by round and agent: the response's round, or the voting round where votes are about agents."""
     won: Counter[tuple[int, int]] = Counter()
     lost: Counter[tuple[int, int]] = Counter()
     for vote in outcome.votes:
@@ -206,6 +195,5 @@ def _verdict(outcome: Outcome) -> str:
         return "All votes were ties: nobody won."
     names = " and ".join(f"Agent {agent}" for agent in outcome.leaders)
     votes = {tallies[agent] for agent in outcome.leaders}
-    return (
-        f"{names} are level ({votes.pop()} each): nobody won." if len(votes) == 1 else f"{names} are level: nobody won."
-    )
+    equally = f" ({votes.pop()} each)" if len(votes) == 1 else ""
+    return f"{names} are level{equally}: nobody won."

@@ -16,6 +16,8 @@ from moot.cli.console import Terminal
 from moot.errors import ConfigError
 from moot.util.safe_text import counted
 
+EXAMPLE = Path(__file__).parents[1] / "page" / "example"
+
 
 @dataclass(frozen=True)
 class View:
@@ -30,6 +32,8 @@ class View:
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[RUN ...]")] = (Path("runs"),)
     """Runs, files of debates (what `moot demo` and `moot label` write, anything `moot score` reads), what `moot judge`
     wrote, or folders with any of them."""
+    example: bool = False
+    """Show a small run that comes with moot: 20 steps of SmolLM2 on arithmetic. Nothing needs to be trained first."""
     port: int = 8717
     """Port of the page. If it is taken, the next free one; with 0, any free one."""
     open: bool = False
@@ -47,17 +51,18 @@ class View:
             raise ConfigError(
                 f"the page needs {error.name}, which is not installed; run: pip install 'moot[view]'"
             ) from None
-        for place in self.runs:
+        places = (EXAMPLE,) if self.example else self.runs
+        for place in places:
             if not place.exists():
-                raise ConfigError(f"{place}: there is no such folder; name a run, or a folder of runs")
+                raise ConfigError(f"{place}: there is no such folder; name a run, a folder of runs, or --example")
             if not place.is_dir() and (not place.is_file() or next(read_debates(place), None) is None):
                 raise ConfigError(f"{place} is a file; name a run's folder, or a folder of runs")
         console = Terminal()
         # Ctrl-C is how one leaves; a closed terminal or TERM, like it, takes the scratch folder along.
         with contextlib.suppress(KeyboardInterrupt), tempfile.TemporaryDirectory(prefix="moot-view-") as scratch:
-            transcripts = Transcripts(self.runs, Path(scratch))
-            runs = Runs((*(place for place in self.runs if place.is_dir()), Path(scratch)), transcripts.refresh)
-            trials = Trials(self.runs)
+            transcripts = Transcripts(places, Path(scratch))
+            runs = Runs((*(place for place in places if place.is_dir()), Path(scratch)), transcripts.refresh)
+            trials = Trials(places)
             judged = len(trials.all())
             summaries = [run.summary() for run in runs.all().values()]
             cache = cache_folder(Path(scratch) / ".index")

@@ -19,6 +19,7 @@ from moot.runs.run import tokens_spent
 from moot.settings.train import TrainConfig
 from moot.util.intervals import seeds_interval, seeds_share, sign_flip_p
 
+RowOfRun = Mapping[str, ReportRow]
 _SEED = re.compile(r"[-_.]?seed[-_=]?\d+", re.IGNORECASE)
 
 
@@ -34,12 +35,8 @@ class Group:
         return [run.config["seed"] for run in self.runs]
 
     def as_dict(self) -> dict[str, Any]:
-        return {
-            "label": self.label,
-            "seeds": self.seeds,
-            "runs": [str(run.path) for run in self.runs],
-            "settings": self.settings,
-        }
+        runs = [str(run.path) for run in self.runs]
+        return {"label": self.label, "seeds": self.seeds, "runs": runs, "settings": self.settings}
 
 
 def groups(runs: Sequence[Run]) -> list[Group]:
@@ -47,13 +44,12 @@ def groups(runs: Sequence[Run]) -> list[Group]:
     by_settings: dict[str, list[Run]] = {}
     for run in runs:
         if not isinstance(run.config.get("seed"), int):
-            raise ConfigError(
-                f"{run.path / 'run.json'} is damaged: it has no seed; leave the run out, or put back what moot wrote"
-            )
+            damaged = f"{run.path / 'run.json'} is damaged: it has no seed"
+            raise ConfigError(f"{damaged}; leave the run out, or put back what moot wrote")
         by_settings.setdefault(json.dumps(_without_seed(_whole(run.config)), sort_keys=True), []).append(run)
     flat = [_flat(json.loads(key)) for key in by_settings]
-    names = {name for each in flat for name in each}
-    differing = sorted(name for name in names if len({json.dumps(each.get(name)) for each in flat}) > 1)
+    names = {name for settings in flat for name in settings}
+    differing = sorted(name for name in names if len({json.dumps(own.get(name)) for own in flat}) > 1)
     stems = [_SEED.sub("", members[0].path.resolve().name) or members[0].path.name for members in by_settings.values()]
     made = []
     for members, settings, stem in zip(by_settings.values(), flat, stems, strict=True):
@@ -90,8 +86,7 @@ def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def saved_report(run: Run, pattern: str, step: int | None = None) -> Report | None:
-    """Of the evaluations whose folder fits `pattern`, the one of `step`, or of the last step; the newest where there
-    are several."""
+    """Of the evaluations whose folder fits `pattern`, the one of `step`, or of the last; the newest of several."""
     fitting = [report for report in saved_reports(run.path, pattern) if step in (None, report.step)]
     return max(reversed(fitting), key=lambda report: report.step, default=None)
 
@@ -108,21 +103,18 @@ class Entry:
 
 
 def entries(members: Sequence[Group], patterns: Sequence[str], step: int | None = None) -> list[Entry]:
-    """One pattern: a group each, compared with the first group. Several: each group at each of them, compared with its
-    own first."""
+    """One pattern: every group against the first. Several: each group against itself at the first pattern."""
     rows: list[Entry] = []
     for group in members:
         own: list[Entry] = []
         for pattern in patterns:
-            reports = {
-                str(run.path): report for run in group.runs if (report := saved_report(run, pattern, step)) is not None
-            }
-            if reports:
+            found = {str(run.path): saved_report(run, pattern, step) for run in group.runs}
+            if reports := {run: report for run, report in found.items() if report is not None}:
                 label = group.label if len(patterns) == 1 else f"{group.label}, {pattern}"
                 own.append(Entry(label, reports, own[0].label if own else None))
         rows += own
     if len(patterns) == 1:
-        return [replace(each, versus=rows[0].label if i else None) for i, each in enumerate(rows)]
+        return [replace(entry, versus=rows[0].label if i else None) for i, entry in enumerate(rows)]
     return rows
 
 
@@ -140,35 +132,33 @@ def compared(table: Sequence[Entry], seed: int = 0) -> list[dict[str, Any]]:
     return made
 
 
-def _compared(
-    mode: str, entry: Entry, rows: Mapping[str, ReportRow], base: Mapping[str, ReportRow] | None, seed: int
-) -> dict[str, Any]:
+def _compared(mode: str, entry: Entry, rows: RowOfRun, base: RowOfRun | None, seed: int) -> dict[str, Any]:
     own = list(rows.values())
     common = _common(own)
+    judged = [q for q in common if all(q in run.by_question.get("judge", {}) for run in own)]
+
+    def values(metric: str) -> list[float]:
+        return [number["value"] for run in own if (number := run.metrics.get(metric)) is not None]
+
     row: dict[str, Any] = {
         "mode": mode,
         "group": entry.label,
         "seeds": len(own),
         "questions": len(common),
         "accuracy": _share(own, "accuracy", common, seed),
-        "judge": _share(
-            own, "judge", [q for q in common if all(q in each.by_question.get("judge", {}) for each in own)], seed
-        ),
-        "over_seeds": [number["value"] for each in own if (number := each.metrics.get("accuracy")) is not None],
-        "tokens": float(np.mean([each.tokens for each in own])),
+        "judge": _share(own, "judge", judged, seed),
+        "over_seeds": values("accuracy"),
+        "tokens": float(np.mean([run.tokens for run in own])),
         "difference": None,
     }
     for metric in ("format", "pass@k", "cons@k", "winner", "comparisons"):
-        values = [number["value"] for each in own if (number := each.metrics.get(metric)) is not None]
-        row[metric] = float(np.mean(values)) if values else None
+        row[metric] = float(np.mean(found)) if (found := values(metric)) else None
     if base is not None and (both := _common([*own, *base.values()])):
         row["difference"] = {**_difference(rows, base, both, seed), "versus": entry.versus, "questions": len(both)}
     return row
 
 
-def _difference(
-    rows: Mapping[str, ReportRow], base: Mapping[str, ReportRow], questions: Sequence[str], seed: int
-) -> dict[str, float]:
+def _difference(rows: RowOfRun, base: RowOfRun, questions: Sequence[str], seed: int) -> dict[str, float]:
     """The same runs at two moments are paired; different runs are not, whatever their seeds."""
     ours, theirs = _values(list(rows.values()), questions), _values(list(base.values()), questions)
     if set(rows) == set(base):
@@ -220,10 +210,11 @@ PANELS = (
 
 def picture(members: Sequence[Group], against: str = "step") -> Picture:
     """The panels for which some group has a curve."""
-    panels = [
-        (panel, {group.label: line for group in members if (line := curve(group, panel, against))}) for panel in PANELS
-    ]
-    return [(panel, lines) for panel, lines in panels if lines]
+    drawn = []
+    for panel in PANELS:
+        if lines := {group.label: line for group in members if (line := curve(group, panel, against))}:
+            drawn.append((panel, lines))
+    return drawn
 
 
 def curve(group: Group, panel: Panel, against: str = "step") -> Curve | None:
@@ -240,14 +231,13 @@ def _aligned(group: Group, panel: Panel, against: str) -> list[list[tuple[float,
     """Each run's points, as many for each.
 
     Runs that were measured equally often are laid over each other moment by moment, because a budget of tokens ends
-    them at
-    different steps; others at the steps that all of them have.
+    them at different steps; others at the steps that all of them have.
     """
     series = [points for run in group.runs if (points := _series(run, panel, against))]
-    if len({len(each) for each in series}) <= 1:
-        return [list(each.values()) for each in series]
-    steps = sorted(set.intersection(*(set(each) for each in series)))
-    return [[each[step] for step in steps] for each in series] if steps else []
+    if len(set(map(len, series))) <= 1:
+        return [list(points.values()) for points in series]
+    steps = sorted(set.intersection(*map(set, series)))
+    return [[points[step] for step in steps] for points in series] if steps else []
 
 
 def _series(run: Run, panel: Panel, against: str) -> dict[int, tuple[float, float]]:
@@ -262,10 +252,11 @@ def _series(run: Run, panel: Panel, against: str) -> dict[int, tuple[float, floa
     if against == "step":
         return {step: (float(step), values[step]) for step in sorted(values)}
     spent = tokens_spent(rows)
-    return {
-        step: (max((total for at, total in spent.items() if at <= step), default=0.0), values[step])
-        for step in sorted(values)
-    }
+
+    def spent_by(step: int) -> float:
+        return max((total for at, total in spent.items() if at <= step), default=0.0)
+
+    return {step: (spent_by(step), values[step]) for step in sorted(values)}
 
 
 def _saved_series(run: Run, mode: str, metric: str) -> dict[int, float]:
@@ -286,8 +277,8 @@ def ends(group: Group, panel: Panel) -> dict[str, Any] | None:
     def spread(values: list[float]) -> dict[str, float | None]:
         return {"mean": float(np.mean(values)), "sd": float(np.std(values, ddof=1)) if len(values) > 1 else None}
 
-    begun = [each[0][1] for each in _aligned(group, panel, "step") or series]
-    return {"first": spread(begun), "last": spread([each[-1][1] for each in series]), "runs": len(series)}
+    begun = [points[0][1] for points in _aligned(group, panel, "step") or series]
+    return {"first": spread(begun), "last": spread([points[-1][1] for points in series]), "runs": len(series)}
 
 
 def open_runs(paths: Sequence[Any]) -> list[Run]:
@@ -343,35 +334,13 @@ def _check_same(table: Sequence[Entry]) -> None:
 
 
 def _evaluations(rows: Sequence[dict[str, Any]]) -> CaptionedTable:
-    header = [
-        "mode",
-        "run",
-        "seeds",
-        "accuracy",
-        "minus the first",
-        "p",
-        "format",
-        "pass@k",
-        "cons@k",
-        "judges right",
-        "tokens",
-    ]
-    made = [
-        [
-            row["mode"],
-            row["group"],
-            str(row["seeds"]),
-            percent(row["accuracy"], bounds=True),
-            signed(row["difference"]),
-            p_value(row["difference"]),
-            _percent(row["format"]),
-            _percent(row["pass@k"]),
-            _percent(row["cons@k"]),
-            percent(row["judge"], bounds=True),
-            f"{row['tokens']:,.0f}",
-        ]
-        for row in rows
-    ]
+    plain = ("format", "pass@k", "cons@k")
+    header = ["mode", "run", "seeds", "accuracy", "minus the first", "p", *plain, "judges right", "tokens"]
+    made = []
+    for row in rows:
+        told = [row["mode"], row["group"], str(row["seeds"]), percent(row["accuracy"], bounds=True)]
+        told += [signed(row["difference"]), p_value(row["difference"]), *(_percent(row[name]) for name in plain)]
+        made.append([*told, percent(row["judge"], bounds=True), f"{row['tokens']:,.0f}"])
     return header, made, "On held-out questions, 95% intervals over questions and seeds"
 
 
@@ -380,14 +349,8 @@ def _curves(members: Sequence[Group]) -> CaptionedTable:
     for panel in PANELS:
         for group in members:
             if (values := ends(group, panel)) is not None:
-                made.append(
-                    [
-                        panel.title,
-                        group.label,
-                        str(values["runs"]),
-                        *(_spread(values[end], panel.share) for end in ("first", "last")),
-                    ]
-                )
+                first, last = (_spread(values[end], panel.share) for end in ("first", "last"))
+                made.append([panel.title, group.label, str(values["runs"]), first, last])
     return ["what", "run", "seeds", "first", "last"], made, "During training: mean and standard deviation over seeds"
 
 

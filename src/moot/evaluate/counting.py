@@ -13,6 +13,7 @@ from moot.debate.scoring import Scoring
 from moot.debate.sections import is_filled
 from moot.debate.state import Debate
 from moot.debate.types import Parsed
+from moot.rl.judge_trust import judged
 from moot.rl.metrics import answer_metrics
 from moot.rl.trust import Share, judge_accuracy
 from moot.tokens.played import PlayedDebate
@@ -53,7 +54,8 @@ def count_debate(each: PlayedDebate) -> dict[str, Share]:
         right = each.winner_is_right()
         shares["winner"] = (float(bool(right)), float(right is not None))
         shares["group"] = (float(_group_is_right(each)), 1.0)
-        shares["judge"] = judge_accuracy([each])
+        checked = judged(each)
+        shares["judge"] = (checked.wins, checked.pairs) if each.scoring.rule.checked else judge_accuracy([each])
         shares |= _count_first_round(debate, grades)
     return shares
 

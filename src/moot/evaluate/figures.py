@@ -63,17 +63,15 @@ Picture = Sequence[tuple[Panel, Mapping[str, Curve]]]
 
 
 def draw(picture: Picture, stem: Path, *, axis: str = "step", alone: bool = False) -> list[Path]:
-    """Writes `stem`.png and `stem`.svg, and answers with them. `alone` makes a picture of each panel beside the one of
-    all."""
+    """Writes `stem`.png and `stem`.svg; the files. `alone` adds a picture of each panel."""
     pyplot = _pyplot()
     labels = list(dict.fromkeys(label for _, lines in picture for label in lines))
     columns = min(3, len(picture))
     rows = -(-len(picture) // columns)
     written: list[Path] = []
     with pyplot.rc_context(LOOK):
-        whole, grid = pyplot.subplots(
-            rows, columns, figsize=(4.2 * columns, 2.9 * rows + 0.4), squeeze=False, layout="constrained"
-        )
+        size = (4.2 * columns, 2.9 * rows + 0.4)
+        whole, grid = pyplot.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained")
         for place, (panel, lines) in zip(grid.flat, picture, strict=False):
             _panel(place, panel, lines, labels, axis)
         for place in grid.flat[len(picture) :]:
@@ -81,9 +79,8 @@ def draw(picture: Picture, stem: Path, *, axis: str = "step", alone: bool = Fals
         if len(labels) > 1:
             several = any(line.runs > 1 for _, lines in picture for line in lines.values())
             title = "mean and range over seeds" if several else None
-            whole.legend(
-                *_legend(grid.flat), title=title, loc="outside lower center", ncols=min(4, len(labels)), frameon=False
-            )
+            legend = {"loc": "outside lower center", "ncols": min(4, len(labels)), "frameon": False}
+            whole.legend(*_legend(grid.flat), title=title, **legend)
         written += _save(pyplot, whole, stem)
         for panel, lines in picture if alone else ():
             single, place = pyplot.subplots(figsize=(5.2, 3.4), layout="constrained")
@@ -150,16 +147,8 @@ def _panel(place: Any, panel: Panel, lines: Mapping[str, Curve], labels: Sequenc
         number = labels.index(label)
         colour, style = COLOURS[number % len(COLOURS)], STYLES[number // len(COLOURS) % len(STYLES)]
         marker = "o" if panel.phase == "eval" or len(line.steps) == 1 else None
-        place.plot(
-            line.steps,
-            line.mean,
-            style,
-            color=colour,
-            label=one_line(label, 40),
-            linewidth=1.6,
-            marker=marker,
-            markersize=4,
-        )
+        look = {"color": colour, "linewidth": 1.6, "marker": marker, "markersize": 4}
+        place.plot(line.steps, line.mean, style, label=one_line(label, 40), **look)
         if line.runs > 1:
             place.fill_between(line.steps, line.low, line.high, color=colour, alpha=0.18, linewidth=0)
     if panel.level is not None:

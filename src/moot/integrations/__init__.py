@@ -1,2 +1,1 @@
-"""Debates for other people's trainers: each module needs the package it is named after, and nothing else in moot
-imports them."""
+"""Debates for other people's trainers: each module needs the package it is named after."""

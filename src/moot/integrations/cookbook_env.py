@@ -1,8 +1,8 @@
 """Debates as environments of the tinker-cookbook: a debate is a group, and each seat of it an `Env`.
 
 The group's rewards come from the votes, so the cookbook's own centring over a group is moot's `center_group` wherever a
-reward is the whole
-debate's. `DebateGroupBuilder.datums` has the credit per turn and section that the cookbook's own datums cannot hold.
+reward is the whole debate's. `DebateGroupBuilder.datums` has the credit per turn and section that the cookbook's own
+datums cannot hold.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from moot.debate.typed_fields import names_of
 from moot.debate.types import Question
 from moot.engine.protocol import Datum
 from moot.errors import ConfigError, EngineError
@@ -44,9 +45,8 @@ try:
         TrajectoryGroup,
     )
 except ImportError as error:
-    raise ImportError(
-        f"moot.integrations.cookbook_env needs the package tinker-cookbook; run: pip install tinker-cookbook ({error})"
-    ) from error
+    missing = f"{__name__} needs the package tinker-cookbook"
+    raise ImportError(f"{missing}; run: pip install tinker-cookbook ({error})") from error
 
 
 class SeatEnv(Env):
@@ -64,10 +64,9 @@ class SeatEnv(Env):
     async def step(self, action: list[int], *, extra: Any = None) -> StepResult:
         self.hosted.reply(self.seat, action, (extra or {}).get("stop_reason", "stop"))
         request = await self.hosted.request(self.seat)
+        over = request is None
         observation, stop = (tinker.ModelInput.empty(), []) if request is None else _as_input(request)
-        return StepResult(
-            reward=0.0, episode_done=request is None, next_observation=observation, next_stop_condition=stop
-        )
+        return StepResult(reward=0.0, episode_done=over, next_observation=observation, next_stop_condition=stop)
 
 
 def _as_input(request: Request) -> tuple[tinker.ModelInput, list[Any]]:
@@ -94,9 +93,8 @@ class DebateGroupBuilder(EnvGroupBuilder):
     async def make_envs(self) -> Sequence[Env]:
         if self._hosted is not None:
             self._hosted.give_up()
-            raise EngineError(
-                "a seat cannot be played again without the others of its debate; use the rollout strategy FailFast"
-            )
+            why = "a seat cannot be played again without the others of its debate"
+            raise EngineError(f"{why}; use the rollout strategy FailFast")
         self._hosted = HostedDebate(self.setting.debate(self.question), rendering_of(self.model, self.renderer))
         return [SeatEnv(self._hosted, seat) for seat in range(self.setting.num_agents)]
 
@@ -111,10 +109,8 @@ class DebateGroupBuilder(EnvGroupBuilder):
         for trajectory, env in zip(trajectory_group, env_group, strict=True):
             turns = self._hosted.turn_of_each_reply(env.seat)
             for i, (transition, turn) in enumerate(zip(trajectory.transitions, turns, strict=False)):
-                if turn is None:
-                    transition.metrics[PARSE_ERROR_MASKED_METRIC_KEY] = (
-                        1.0  # the debate had ended: nobody is taught this turn
-                    )
+                if turn is None:  # the debate had ended: nobody is taught this turn
+                    transition.metrics[PARSE_ERROR_MASKED_METRIC_KEY] = 1.0
                 elif by_turn is not None and turn not in turns[i + 1 :]:
                     transition.reward = by_turn[env.seat][turn]
             paid.append((totals[env.seat] if by_turn is None else 0.0, seat_metrics(self.played, env.seat)))
@@ -136,9 +132,8 @@ class DebateGroupBuilder(EnvGroupBuilder):
         `assemble_training_data`.
         """
         if self.played is None or self.played.advantages is None or self._finished is None:
-            raise ConfigError(
-                "datums needs the group that this builder played, in this process; play it with do_group_rollout first"
-            )
+            needs = "datums needs the group that this builder played, in this process"
+            raise ConfigError(f"{needs}; play it with do_group_rollout first")
         logprobs: dict[tuple[int, int], list[float]] = {}
         for trajectory, metrics in zip(group.trajectories_G, group.metrics_G, strict=True):
             seat = int(metrics["seat"])
@@ -149,7 +144,7 @@ class DebateGroupBuilder(EnvGroupBuilder):
         for seat, turns in enumerate(self.played.debate.turns_by_agent()):
             for step, i in enumerate(turns):
                 sampled[i] = with_logprobs(sampled[i], logprobs[seat, step])
-        return [_as_datum(each) for each in datums(self.played.debate, sampled, self.played.advantages)]
+        return [_as_datum(datum) for datum in datums(self.played.debate, sampled, self.played.advantages)]
 
 
 def _as_datum(datum: Datum) -> tinker.Datum:
@@ -200,14 +195,8 @@ class DebateDatasetBuilder(RLDatasetBuilder):
     held_out: int = 64
 
     async def __call__(self) -> tuple[RLDataset, RLDataset | None]:
-        setting = Setting(
-            self.task, self.num_agents, self.max_rounds, self.protocol, self.choices, self.seed, self.held_out
-        )
+        setting = Setting(**{name: getattr(self, name) for name in names_of(Setting)})
         task = setting.loaded_task
         training = [task.train(i) for i in range(self.num_batches * self.batch_size)]
-        held_out = (
-            DebateDataset(task.held_out, self.batch_size, setting, self.model_name, self.renderer)
-            if task.held_out
-            else None
-        )
-        return DebateDataset(training, self.batch_size, setting, self.model_name, self.renderer), held_out
+        how = (self.batch_size, setting, self.model_name, self.renderer)
+        return DebateDataset(training, *how), DebateDataset(task.held_out, *how) if task.held_out else None

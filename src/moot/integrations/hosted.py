@@ -54,18 +54,13 @@ class Setting:
     def __post_init__(self) -> None:
         rules, scoring = self.chosen.rules, self.chosen.scoring
         if rules.sections == "given":
-            raise ConfigError(
-                "sections 'given' cuts what was sampled, and a host trains on all of it; use sections sampled or asked"
-            )
+            cut = "sections 'given' cuts what was sampled, and a host trains on all of it"
+            raise ConfigError(f"{cut}; use sections sampled or asked")
+        seats = "a host's group has only seats"
         if not rules.peers_vote:
-            raise ConfigError(
-                "positions 'assigned' needs a judge without a seat, and a host's group has only seats; use positions "
-                "none"
-            )
+            raise ConfigError(f"positions 'assigned' needs a judge without a seat, and {seats}; use positions none")
         if not scoring.agents_count:
-            raise ConfigError(
-                "voters 'judges' needs judges without a seat, and a host's group has only seats; use voters agents"
-            )
+            raise ConfigError(f"voters 'judges' needs judges without a seat, and {seats}; use voters agents")
 
     @cached_property
     def chosen(self) -> Protocol:
@@ -122,16 +117,14 @@ class _Seat(Sampler):
 
 
 class HostedDebate:
-    """One debate, whose seats the host's loop plays at once: `request` asks, `reply` answers, until there is no
-    request."""
+    """One debate, whose seats the host's loop plays at once: `request` asks, `reply` answers, to the end."""
 
     def __init__(self, debate: Debate, rendering: Rendering) -> None:
         self._debate = debate
         self._seats = [_Seat() for _ in range(debate.num_agents)]
         params = SamplingParams(max_tokens=UNLIMITED, temperature=debate.rules.temperature)
-        self._table = Table(
-            None, {i: TokenSpeaker(seat, rendering, params, tempered=False) for i, seat in enumerate(self._seats)}
-        )
+        speakers = [TokenSpeaker(seat, rendering, params, tempered=False) for seat in self._seats]
+        self._table = Table(None, dict(enumerate(speakers)))
         self._playing: asyncio.Task[Debate] | None = None
         self._given_up = False
 
@@ -139,9 +132,8 @@ class HostedDebate:
         """What the seat is asked for; None when the debate is over. Waits for the seats that speak before it."""
         if self._playing is None and not self._given_up:
             self._playing = asyncio.create_task(play(self._debate, self._speak))
-            self._playing.add_done_callback(
-                self._over
-            )  # not in the task: one that is cancelled before its first step does nothing
+            # Not in the task: one that is cancelled before its first step does nothing.
+            self._playing.add_done_callback(self._over)
         request = await self._seats[seat].requests.get()
         if request is None:
             self._seats[seat].requests.put_nowait(None)  # who asks again hears it again
@@ -179,8 +171,7 @@ class HostedDebate:
         return await self._table(observation)
 
     def turn_of_each_reply(self, seat: int) -> list[int | None]:
-        """For each reply of a seat, which of its turns it belongs to; None where the debate ended before that turn was
-        kept."""
+        """For each reply of a seat, which of its turns it belongs to; None where the debate ended before that."""
         kept = [turn.round for turn in self.played.debate.turns if turn.agent == seat]
         return [kept.index(round) if round in kept else None for round in self._seats[seat].rounds]
 

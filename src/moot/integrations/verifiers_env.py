@@ -1,8 +1,8 @@
 """Debates as an environment of verifiers (its v1 form: an `Env` whose agents play an episode), and so of prime-rl.
 
 One role, `debater`, takes every seat. A seat's conversation is one trace; where the layout writes a new conversation
-for each turn, every
-turn is one. Tokens are the host's own. `moot-debate` is the id of the environment, its taskset and its harness.
+for each turn, every turn is one. Tokens are the host's own. `moot-debate` is the id of the environment, its taskset and
+its harness.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Literal
 
 import httpx
@@ -26,9 +27,8 @@ try:
     import verifiers.v1 as vf
     from pydantic import Field
 except ImportError as error:
-    raise ImportError(
-        f"moot.integrations.verifiers_env needs the package verifiers; run: pip install 'verifiers>=0.4' ({error})"
-    ) from error
+    missing = f"{__name__} needs the package verifiers"
+    raise ImportError(f"{missing}; run: pip install 'verifiers>=0.4' ({error})") from error
 
 __all__ = ["DebateEnv", "DebateHarness", "DebateTaskset"]
 
@@ -67,10 +67,9 @@ class DebateTaskset(vf.Taskset[DebateTask, DebateTasksetConfig]):
         config = self.config
         task = Setting(config.questions, seed=config.seed, held_out=config.held_out).loaded_task
         asked = task.held_out if config.split == "held_out" else [task.train(i) for i in range(config.count)]
-        for each in asked:
-            data = DebateData(
-                id=each.id or None, prompt=each.text, answer=each.answer, instruction=each.instruction, label=each.label
-            )
+        for question in asked:
+            known = {"answer": question.answer, "instruction": question.instruction, "label": question.label}
+            data = DebateData(id=question.id or None, prompt=question.text, **known)
             yield DebateTask(data, config.task)
 
 
@@ -149,9 +148,8 @@ class _Seats:
         self.conversations.append(self._current[observation.agent])
 
     def replies(self, seat: int) -> list[_Reply]:
-        return [
-            reply for conversation in self.conversations if conversation.seat == seat for reply in conversation.replies
-        ]
+        own = (conversation.replies for conversation in self.conversations if conversation.seat == seat)
+        return list(chain.from_iterable(own))
 
 
 def _as_message(message: Message) -> Any:
@@ -173,8 +171,7 @@ class DebateEnvConfig(vf.EnvConfig):
     choices: dict[str, Any] = Field(default_factory=dict)
     """Choices of the protocol that differ from the preset's."""
     tokenizer: str = ""
-    """The hub id or folder of the model's tokenizer. With it the sampled tokens get moot's own credit, as their
-    `advantages`."""
+    """The hub id or folder of the model's tokenizer: with it sampled tokens get moot's own `advantages`."""
     renderer: str = "auto"
 
 
@@ -183,15 +180,8 @@ class DebateEnv(vf.Env[DebateEnvConfig]):
 
     def _setting(self) -> Setting:
         config, asked = self.config, self.taskset.config
-        return Setting(
-            asked.questions,
-            config.num_agents,
-            config.max_rounds,
-            config.protocol,
-            config.choices,
-            asked.seed,
-            asked.held_out,
-        )
+        debated = (asked.questions, config.num_agents, config.max_rounds, config.protocol, config.choices)
+        return Setting(*debated, asked.seed, asked.held_out)
 
     async def run(self, task: DebateTask, agents: Any) -> None:
         setting = self._setting()
@@ -210,11 +200,8 @@ def _pay(seats: _Seats, played: PlayedDebate) -> None:
     for conversation in seats.conversations:
         seat, trace = conversation.seat, conversation.interaction.trace
         rounds = {reply.round for reply in conversation.replies}
-        own = [
-            step
-            for step, i in enumerate(played.debate.turns_by_agent()[seat])
-            if played.debate.turns[i].round in rounds
-        ]
+        turns = [played.debate.turns[i] for i in played.debate.turns_by_agent()[seat]]
+        own = [step for step, turn in enumerate(turns) if turn.round in rounds]
         trace.record_reward("debate", totals[seat] if by_turn is None else sum(by_turn[seat][step] for step in own))
         trace.record_metrics(seat_metrics(played, seat))
 
@@ -231,10 +218,8 @@ async def _credit(seats: _Seats, played: PlayedDebate, rendering: Rendering) -> 
         return
     sampled = replayed.played.sampled
     for seat, turns in enumerate(debate.turns_by_agent()):
-        values = [
-            credit(debate.turns[i], sampled[i], step, played.advantages)[sampled[i].sampled]
-            for step, i in enumerate(turns)
-        ]
+        credits = [credit(debate.turns[i], sampled[i], step, played.advantages) for step, i in enumerate(turns)]
+        values = [tokens[sampled[i].sampled] for tokens, i in zip(credits, turns, strict=True)]
         for reply, step in zip(replies[seat], replayed.turn_of_each_reply(seat), strict=True):
             count = len(reply.tokens)
             reply.node.advantages = [0.0] * count if step is None else values[step][:count].tolist()

@@ -16,9 +16,9 @@ from moot.util.intervals import (
     Z95,
     Array,
     Interval,
+    cautious_difference,
     cautious_intervals,
     interval,
-    paired_interval,
     statistic_interval,
     wilson,
 )
@@ -138,11 +138,7 @@ def _j(mixed: Sequence[Judged], seed: int) -> Interval | None:
         scores = [question.scores_of(correct) for question in mixed]
         return [sum(score > 0.5 + EQUAL for score in own) for own in scores], list(map(len, scores))
 
-    right, wrong = approved(True), approved(False)
-    j = paired_interval(right, wrong, seed=seed)
-    # Newcombe's interval beside the bootstrap, which has no width where all are approved or none.
-    (p, low_p, high_p), (q, low_q, high_q) = ((sum(a) / sum(n), *wilson(sum(a), sum(n))) for a, n in (right, wrong))
-    return j and j.wider(j.value - math.hypot(p - low_p, high_q - q), j.value + math.hypot(high_p - p, q - low_q))
+    return cautious_difference(approved(True), approved(False), seed=seed)
 
 
 def _precision(mixed: Sequence[Judged], coverage: float, seed: int) -> Interval | None:

@@ -18,8 +18,10 @@ from moot.debate.parsing import comparison_lines
 from moot.debate.prompt_texts import Prompts
 from moot.debate.prompts import persona
 from moot.debate.protocols import Protocol
+from moot.debate.rewards.checked import scores_by_turn
 from moot.debate.state import Debate
 from moot.debate.types import Parsed, ParseFailure, Turn
+from moot.errors import ConfigError
 from moot.page.index import Part, Place, line_at
 from moot.page.runs import LARGEST, inside
 from moot.runs.arrays import SHOWN, read_arrays, turn_tokens
@@ -75,6 +77,7 @@ def _debate(played: PlayedDebate, tokens: Mapping[int, Any]) -> dict[str, Any]:
         "jury_counts": played.scoring.judges_count if debate.jury else None,
         "votes": votes,
         **_came_to(played),
+        **_checks(played),
         "signal": None if played.scores is None else played.scores.has_signal,
         **numbers,
         "error": played.error,
@@ -87,6 +90,23 @@ def _came_to(played: PlayedDebate) -> dict[str, Any]:
     if played.outcome is None:
         return {"winner": None, "leaders": [], "means": None, "won": None, "lost": None}
     return {name: getattr(played.outcome, name) for name in ("winner", "leaders", "means", "won", "lost")}
+
+
+def _checks(played: PlayedDebate) -> dict[str, Any]:
+    """What judges who check answers thought and said, and what it makes of each answer by its turn."""
+    debate = played.debate
+    if debate.checks is None:
+        return {}
+    try:
+        scores = scores_by_turn(debate, played.scoring) if played.scoring.rule.ballot else {}
+    except ConfigError:  # of a record with fewer checks than its reward needs
+        scores = {}
+    told = [
+        {name: getattr(check, name) for name in ("turns", "judge", "value", "by")}
+        | {"thinking": check.thinking[:LONGEST]}
+        for check in debate.checks
+    ]
+    return {"checks": told, "scores_by_turn": scores}
 
 
 def _seat(debate: Debate, agent: int) -> dict[str, Any]:

@@ -1,5 +1,4 @@
-"""Which checkpoint of a run is meant, and whether it can be used. Damaged ones are passed over, newest first, and
-named."""
+"""Which checkpoint of a run is meant, and whether it can be used. Damaged ones are passed over and named."""
 
 from __future__ import annotations
 
@@ -61,8 +60,7 @@ def best_step(run: Run) -> int | None:
 
 
 def result_step(run: Run) -> int | None:
-    """What is meant by a run whose step is not named: the best where an alarm stopped it, otherwise None, the
-    newest."""
+    """The step of a run that names none: the best where an alarm stopped it, otherwise None, the newest."""
     last: dict[str, Any] = next((row for row in reversed(run.metrics()) if row["phase"] == "self_play"), {})
     stops = "stop_on_alarm" in (run.config.get("parts") or ())
     alarmed = any(name.startswith("alarm/") and value for name, value in last.items())
@@ -123,8 +121,7 @@ UNUSABLE = (EngineError, OSError, ValueError, TypeError, KeyError, AttributeErro
 async def load_newest(
     engine: Trainer, run: Run, note: Note, accept: Callable[[Mapping[str, Any]], object] = lambda state: None
 ) -> Checkpoint | None:
-    """Loads the newest checkpoint that the engine takes, and whose state `accept` does not fail on; None where there is
-    none."""
+    """The newest checkpoint that the engine takes and `accept` does not fail on, loaded; None where there is none."""
     for checkpoint in checkpoints(run):
         try:
             if checkpoint.state is not None:
@@ -194,8 +191,7 @@ def find_trained(given: str, setting: str = "checkpoint") -> tuple[dict[str, Any
 
 
 def check_model(name: str) -> None:
-    """Refuses a folder that holds what a training made, and no model: transformers would say so in other words, and
-    late."""
+    """Refuses a folder that holds a run or an adapter and no model: transformers says so late, in other words."""
     path = Path(name)
     adapter = (path / "adapter_config.json").is_file() and not (path / "config.json").is_file()
     if name and (Run.exists(path) or adapter):

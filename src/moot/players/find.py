@@ -204,8 +204,7 @@ def check_outsiders(config: TrainConfig) -> None:
 
 
 def check_reachable(names: Iterable[str], what: str) -> None:
-    """Servers that nobody answers at are found now, and not after minutes of loading. Whatever they say to this, they
-    are there."""
+    """Finds servers that nobody answers at before minutes of loading. Whatever they say to this, they are there."""
     for name in filter(is_endpoint, names):
         import httpx
 
@@ -230,8 +229,7 @@ async def outsider(
     given to `opened`.
 
     With `sharing`, a run of the same model is loaded into the own engine: samplers are frozen copies of the adapter.
-    Not in training,
-    which would continue from what was loaded.
+    Not in training, which would continue from what was loaded.
     """
     if name == "base":
         player, identity, _ = await _loaded(own, config.model.model, None, None, note)
@@ -262,8 +260,7 @@ async def _loaded(
     own: tuple[Trainer, Rendering], model: str, run: Run | None, step: int | None, note: Note
 ) -> tuple[Player, str, int]:
     """Who speaks with the weights of that step (None: the run's newest), what tells it apart, and the step; without a
-    run, and at step 0,
-    the model before training."""
+    run, and at step 0, the model before training."""
     engine, rendering = own
     if run is None or is_untrained(run, step):
         return Player(await engine.base(), rendering), model, 0

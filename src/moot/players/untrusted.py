@@ -1,6 +1,5 @@
 """A run or a file of settings may be somebody else's, whatever it is called, so what it names is data: code to run and
-addresses to call
-are used only by the user's own word.
+addresses to call are used only by the user's own word.
 
 That is: where the user names the setting again on the command line, or trusts the run or the file as a whole, and is
 shown what it names.
@@ -58,8 +57,7 @@ def check_trusted(
     trust: bool = False,
     note: Callable[[str], None] = lambda text: None,
 ) -> None:
-    """Refuses what a run or a file names (`foreign`) and the user has not `named`; with `trust`, says what will be
-    run."""
+    """Refuses what a run or file names (`foreign`) and the user has not `named`; with `trust`, says what will run."""
     unnamed = {setting: one_line(value, 120) for setting, value in foreign.items() if setting not in named}
     if not unnamed:
         return

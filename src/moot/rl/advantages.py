@@ -1,7 +1,7 @@
 """Rewards to advantages. Estimators are named functions; adding one is one function and one line.
 
-An estimator sees one stream of a batch: for each debate, the values that take part, with seat and round.
-It gives back numbers in the same places. What takes no part gets 0; penalties come after; then the stream's weight.
+An estimator sees one stream of a batch: for each debate, the values that take part, with seat and round. It gives back
+numbers in the same places. What takes no part gets 0; penalties come after; then the stream's weight.
 """
 
 from __future__ import annotations
@@ -47,12 +47,10 @@ def center_group(debates: Sequence[Sequence[Cell]], means: dict[int, float]) -> 
 
 
 def center_round(debates: Sequence[Sequence[Cell]], means: dict[int, float]) -> list[list[float]]:
-    """Minus the mean over the agents of the same round: the group is a round, so that early answers are not compared
-    with late ones."""
+    """Minus the mean over the agents of the same round, so that early answers are not compared with late ones."""
     if any(cell.round is None for cells in debates for cell in cells):
-        raise ConfigError(
-            "advantage center_round needs rewards per turn, and this reward is per agent; use center_group"
-        )
+        why = "advantage center_round needs rewards per turn, and this reward is per agent"
+        raise ConfigError(f"{why}; use center_group")
     return _minus_group_mean(debates, lambda debate, cell: (debate, cell.round))
 
 
@@ -74,8 +72,7 @@ def center_seat(debates: Sequence[Sequence[Cell]], means: dict[int, float]) -> l
 
 
 def normalize_batch(debates: Sequence[Sequence[Cell]], means: dict[int, float]) -> list[list[float]]:
-    """Minus the batch's mean, divided by its population standard deviation, as REINFORCE++ normalises (arXiv
-    2501.03262)."""
+    """Minus the batch's mean, divided by its population standard deviation (REINFORCE++, arXiv 2501.03262)."""
     values = [cell.value for cells in debates for cell in cells]
     mean = _mean(values)
     deviation = math.sqrt(_mean([(value - mean) ** 2 for value in values]))
@@ -103,7 +100,7 @@ def _minus_group_mean(debates: Sequence[Sequence[Cell]], group: Callable[[int, C
     for debate, cells in enumerate(debates):
         for cell in cells:
             values[group(debate, cell)].append(cell.value)
-    means = {key: _mean(each) for key, each in values.items()}
+    means = {key: _mean(group) for key, group in values.items()}
     return [[cell.value - means[group(debate, cell)] for cell in cells] for debate, cells in enumerate(debates)]
 
 
@@ -119,25 +116,23 @@ def advantages(
         centred = estimator(cells, seats.of(name))
         for (_, scores), row, out in zip(debates, centred, streams, strict=True):
             out[name] = _finish(scores, name, row)
-    return [
-        Advantages(named, scores.stream_of, scores.per) for named, (_, scores) in zip(streams, debates, strict=True)
-    ]
+    both = zip(streams, debates, strict=True)
+    return [Advantages(named, scores.stream_of, scores.per) for named, (_, scores) in both]
 
 
 def with_advantages(
     batch: Sequence[PlayedDebate], estimator: Estimator, seats: SeatMeans | None = None
 ) -> list[PlayedDebate]:
     """Debates that have been scored, each with what it teaches."""
-    values = advantages([(each.debate, each.scores) for each in batch if each.scores is not None], estimator, seats)
-    return [replace(each, advantages=value) for each, value in zip(batch, values, strict=True)]
+    scored = [(played.debate, played.scores) for played in batch if played.scores is not None]
+    values = advantages(scored, estimator, seats)
+    return [replace(played, advantages=value) for played, value in zip(batch, values, strict=True)]
 
 
 def _stream_names(batch: Sequence[Scores]) -> list[str]:
     kinds = {tuple(scores.streams) for scores in batch}
     if len(kinds) > 1:
-        raise ConfigError(
-            "a batch must be scored with one reward: rewards per agent and per turn cannot be centred together"
-        )
+        raise ConfigError("a batch must be scored with one reward: per agent and per turn cannot be centred together")
     return list(kinds.pop()) if kinds else []
 
 

@@ -13,22 +13,17 @@ from moot.runs.run import measured
 from moot.settings.train import TrainConfig
 
 NAME = "test/best_step"
-UNRANKED = (
-    "none is the best: no right answer is known, and poems that end in the same word do not agree; the last "
-    "step is the result"
-)
+UNRANKED = "none is the best: no right answer is known, and agreement says nothing; the last step is the result"
 
 
 def ranking(config: TrainConfig) -> str:
-    """What evaluations are ranked by. Agreement stands in for accuracy only where the reward itself compares
-    answers."""
+    """What ranks evaluations. Agreement stands in for accuracy only where the reward itself compares answers."""
     compared = config.protocol.scoring.rule.grades == "same"
     return "accuracy or agreement" if compared else "accuracy"
 
 
 def held_out_score(row: Mapping[str, Any], by: str) -> tuple[str, float] | None:
-    """The accuracy of an evaluation's debates, or how far their agents agree; None where it cannot be ranked by
-    that."""
+    """The accuracy of an evaluation's debates, or how far their agents agree; None where neither ranks it."""
     accuracy = measured(row, "test_*/correct")
     if accuracy is not None:
         return "accuracy", accuracy
@@ -39,15 +34,18 @@ def held_out_score(row: Mapping[str, Any], by: str) -> tuple[str, float] | None:
 
 
 def better_step(rows: Sequence[Mapping[str, Any]], best: int | None, row: Mapping[str, Any], by: str) -> int | None:
-    """`best`, or the step of the new `row` if that is higher. Of those that are level the earlier one stays: it moved
-    less."""
-    standing = next((each for each in rows if each["phase"] == "eval" and each["step"] == best), None)
+    """`best`, or the step of the new `row` if that is higher. Of equals the earlier one stays: it moved less."""
+    standing = _evaluation(rows, best)
     new, old = held_out_score(row, by), held_out_score(standing, by) if standing else None
     return int(row["step"]) if new is not None and (old is None or new[1] > old[1]) else best
 
 
 def told_best(rows: Sequence[Mapping[str, Any]], best: int | None, by: str) -> str:
     """`step 30 (held-out accuracy 41%)`; empty where there is none."""
-    row = next((each for each in rows if each["phase"] == "eval" and each["step"] == best), None)
+    row = _evaluation(rows, best)
     found = held_out_score(row, by) if row else None
     return f"step {best} (held-out {found[0]} {found[1]:.0%})" if found else ""
+
+
+def _evaluation(rows: Sequence[Mapping[str, Any]], step: int | None) -> Mapping[str, Any] | None:
+    return next((row for row in rows if row["phase"] == "eval" and row["step"] == step), None)

@@ -2,8 +2,7 @@
 function that fails.
 
 A user's reward, estimator and task are tried on two debates that are made up: one in which every turn can be read, and
-one in which an
-agent's first turn cannot, which is where a reward that was never tried most often breaks.
+one in which an agent's first turn cannot, which is where a reward that was never tried most often breaks.
 """
 
 from __future__ import annotations
@@ -75,11 +74,8 @@ def check_reward(config: TrainConfig, task: Task, rounds: int) -> None:
             "--reward approval"
         )
     if scoring.rule.grades == "right" and not task.gradable(task.train(0)):
-        raise ConfigError(
-            f"the reward {scoring.reward} needs known answers, and task {task.name} has none; use --reward majority, "
-            "or leave --reward out "
-            "for votes"
-        )
+        lacking = f"the reward {scoring.reward} needs known answers, and task {task.name} has none"
+        raise ConfigError(f"{lacking}; use --reward majority, or leave --reward out for votes")
 
 
 def check_scoring(config: TrainConfig, task: Task, reward: Reward, estimator: Estimator) -> None:

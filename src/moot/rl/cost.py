@@ -33,8 +33,7 @@ SMOLLM_SHAPE = Shape(hidden=576, layers=30, inner=1536, heads=9, kv_heads=3, hea
 
 
 def expected_tokens(config: TrainConfig) -> dict[str, int]:
-    """Tokens that a step samples, reads and trains on. The prompts' own words are measured; the turns' length is
-    assumed."""
+    """Tokens that a step samples, reads and trains on. Prompts are measured; the length of turns is assumed."""
     d, turn = config.debate, min(config.debate.max_tokens, TYPICAL_TURN)
     debate = config.empty_debate(Question("x" * 200, sides=("x" * 20,) * config.protocol.rules.seats))
     opening = sum(len(message.content) for message in debate.observe(0).conversation()) // 4
@@ -60,8 +59,7 @@ def expected_tokens(config: TrainConfig) -> dict[str, int]:
 
 def memory_gib(config: TrainConfig, place: Place | None = None) -> dict[str, float] | None:
     """What the local engine needs, part by part and in all: at `place`, with what is free there, or on a GPU that is
-    large enough. None
-    where the model's shape cannot be had without downloading it."""
+    large enough. None where the model's shape cannot be had without downloading it."""
     model, shape = config.model, shape_of(config.model.model)
     if shape is None:
         return None
@@ -103,8 +101,7 @@ def shape_of(name: str) -> Shape | None:
         return SMOLLM_SHAPE
     try:
         # A dry run waits for nobody: without the hub, only what is on this machine is looked at.
-        return Shape.of(
-            AutoConfig.from_pretrained(name, local_files_only=not Path(name).exists() and not hub_answers())
-        )
+        local = not Path(name).exists() and not hub_answers()
+        return Shape.of(AutoConfig.from_pretrained(name, local_files_only=local))
     except Exception:
         return None

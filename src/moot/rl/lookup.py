@@ -24,13 +24,10 @@ def find_estimator(scoring: Scoring) -> Estimator:
     name = scoring.estimator
     if name in ESTIMATORS:
         if name == "center_round" and scoring.rule.per == "agent":
-            raise ConfigError(
-                f"advantage center_round needs rewards per turn, and {scoring.reward} is per agent; use center_group"
-            )
+            why = f"advantage center_round needs rewards per turn, and {scoring.reward} is per agent"
+            raise ConfigError(f"{why}; use center_group")
         return ESTIMATORS[name]
     if ":" not in name:
-        names = ", ".join(ESTIMATORS)
-        raise ConfigError(
-            f"advantage must be one of {names}, auto or path.py:function, got {name!r}{near(name, ESTIMATORS)}"
-        )
+        names = f"{', '.join(ESTIMATORS)}, auto or path.py:function"
+        raise ConfigError(f"advantage must be one of {names}, got {name!r}{near(name, ESTIMATORS)}")
     return load(name, "advantage")

@@ -1,5 +1,4 @@
-"""The numbers of a step, under the names the field knows them by. Each is a plain mean unless its line says
-otherwise."""
+"""The numbers of a step, under the names the field knows. Each is a plain mean unless its line says otherwise."""
 
 from __future__ import annotations
 
@@ -30,8 +29,8 @@ def _differ(row: Sequence[float]) -> bool:
 
 def rollout_metrics(rollouts: Sequence[PlayedDebate]) -> Metrics:
     """How much was played and how well the contract was kept. Debates that the engine lost are only counted."""
-    played = [each for each in rollouts if each.error is None]
-    debates = [each.debate for each in played]
+    played = [played for played in rollouts if played.error is None]
+    debates = [one.debate for one in played]
     turns = [turn for debate in debates for turn in debate.turns]
     episodes = sum(debate.num_agents for debate in debates)
     sampled, read = token_counts(played)
@@ -48,11 +47,11 @@ def rollout_metrics(rollouts: Sequence[PlayedDebate]) -> Metrics:
         "debates/played": float(len(played)),
         "debates/failed": float(len(rollouts) - len(played)),
         # Of those, the ones whose next turn did not fit the model's context.
-        "debates/overflowed": float(sum((each.error or "").startswith("ContextOverflow") for each in rollouts)),
+        "debates/overflowed": float(sum((played.error or "").startswith("ContextOverflow") for played in rollouts)),
         "parse_error": mean(float(turn.failed) for turn in turns),
         "round": mean(float(turn.round) for turn in turns),
         "consensus_reached": mean(value for debate in debates for value in _settled(debate)),
-        "turns/cut": mean(float(turn.stop_reason == "length") for each in played for turn in each.sampled),
+        "turns/cut": mean(float(turn.stop_reason == "length") for one in played for turn in one.sampled),
     }
     if any(debate.jury for debate in debates):
         ballots = [turn for debate in debates for turn in debate.jury]
@@ -61,7 +60,7 @@ def rollout_metrics(rollouts: Sequence[PlayedDebate]) -> Metrics:
             "jury/parse_error": mean(float(turn.failed) for turn in ballots),
         }
     if any(debate.jury or debate.checks is not None for debate in debates):
-        metrics["tokens/jury"] = float(sum(each.jury_tokens for each in played))
+        metrics["tokens/jury"] = float(sum(one.jury_tokens for one in played))
     if any(debate.checks is not None for debate in debates):
         checks = [check for debate in debates for check in debate.checks or ()]
         metrics |= {
@@ -73,7 +72,7 @@ def rollout_metrics(rollouts: Sequence[PlayedDebate]) -> Metrics:
 
 def token_counts(debates: Sequence[PlayedDebate]) -> tuple[int, int]:
     """Sampled tokens, and tokens that were read for the first time."""
-    turns = [turn for each in debates for turn in each.sampled]
+    turns = [turn for played in debates for turn in played.sampled]
     sampled = sum(turn.count for turn in turns)
     return sampled, sum(len(turn.prompt) + len(turn.tokens) for turn in turns) - sampled
 
@@ -81,21 +80,20 @@ def token_counts(debates: Sequence[PlayedDebate]) -> tuple[int, int]:
 def solution_lengths(debates: Sequence[PlayedDebate]) -> list[int]:
     """Sampled tokens of each solution that could be read. Turns whose tokens nobody knows are left out."""
     lengths = []
-    for each in debates:
-        for turn, sampled in zip(each.debate.turns, each.sampled, strict=False):
+    for played in debates:
+        for turn, sampled in zip(played.debate.turns, played.sampled, strict=False):
             if turn.answers and len(sampled.tokens):
-                lengths.append(
-                    int((tokens_by_section(turn.parsed, sampled.starts)["solution"] & sampled.sampled).sum())
-                )
+                own = tokens_by_section(turn.parsed, sampled.starts)["solution"]
+                lengths.append(int((own & sampled.sampled).sum()))
     return lengths
 
 
 def _prompt_tokens(rollouts: Sequence[PlayedDebate]) -> int:
     total = 0
-    for each in rollouts:
-        for own in each.debate.turns_by_agent():
+    for played in rollouts:
+        for own in played.debate.turns_by_agent():
             context = 0
-            for turn in (each.sampled[i] for i in own):
+            for turn in (played.sampled[i] for i in own):
                 context = (context if turn.extends else 0) + len(turn.prompt)
                 total += context + len(turn.tokens) - turn.count
                 context += len(turn.tokens)
@@ -109,36 +107,34 @@ def _settled(debate: Debate) -> list[float]:
 
 def reward_metrics(debates: Sequence[PlayedDebate]) -> Metrics:
     """What scored debates under one reward came to, and what they teach."""
-    scores = [each.scores for each in debates if each.scores is not None]
-    returns = [each.returns for each in scores]
+    scores = [played.scores for played in debates if played.scores is not None]
+    returns = [paid.returns for paid in scores]
     metrics: Metrics = {
         "env/all/reward/total": mean(value for row in returns for value in row),
         "env/all/by_group/frac_mixed": mean(float(_differ(row)) for row in returns),
-        "debates/with_signal": mean(float(each.has_signal) for each in scores),
+        "debates/with_signal": mean(float(paid.has_signal) for paid in scores),
         "debates/with_gradient": mean(
-            float(carries_gradient(each.advantages)) for each in debates if each.advantages is not None
+            float(carries_gradient(played.advantages)) for played in debates if played.advantages is not None
         ),
     }
     if scores and scores[0].per == "agent":
-        reward, pairwise = (
-            debates[0].scoring.reward,
-            [rule.name for rule in REWARDS.values() if rule.from_votes and rule.per == "agent"],
-        )
+        reward = debates[0].scoring.reward
+        pairwise = [rule.name for rule in REWARDS.values() if rule.from_votes and rule.per == "agent"]
         metrics |= {
-            "pairwise_reward": mean(value for each in scores for value in each.rewards),
+            "pairwise_reward": mean(value for paid in scores for value in paid.rewards),
             **{f"pairwise_reward_is_{name}": float(reward == name) for name in pairwise},
-            "pairwise_total_votes": mean(float(len(each.votes)) for each in scores),
-            "pairwise_malformed": mean(float(each.lines_invalid) for each in scores),
-            "pairwise_any_votes": mean(float(bool(each.votes)) for each in scores),
+            "pairwise_total_votes": mean(float(len(paid.votes)) for paid in scores),
+            "pairwise_malformed": mean(float(paid.lines_invalid) for paid in scores),
+            "pairwise_any_votes": mean(float(bool(paid.votes)) for paid in scores),
         }
     elif scores:
         metrics |= {
-            "v2/total_votes": float(sum(len(each.votes) for each in scores)),
-            "v2/missing_comparisons": float(sum(each.missing_comparisons for each in scores)),
-            "v2/comparison_lines_invalid": float(sum(each.lines_invalid for each in scores)),
+            "v2/total_votes": float(sum(len(paid.votes) for paid in scores)),
+            "v2/missing_comparisons": float(sum(paid.missing_comparisons for paid in scores)),
+            "v2/comparison_lines_invalid": float(sum(paid.lines_invalid for paid in scores)),
         }
         for stream, key in (("generator", "gen"), ("judge", "judge")):
-            rows = [row for each in scores if stream in each.streams for row in rewards_by_agent(each, stream)]
+            rows = [row for paid in scores if stream in paid.streams for row in rewards_by_agent(paid, stream)]
             if rows:
                 metrics[f"reward/{key}/mean"] = mean(value for row in rows for value in row)
     return metrics
@@ -146,13 +142,12 @@ def reward_metrics(debates: Sequence[PlayedDebate]) -> Metrics:
 
 def answer_metrics(debates: Sequence[Debate], grades: Sequence[Grades], dataset: str, phase: str = "train") -> Metrics:
     """How good the final answers are. Only debates whose right answer is known take part, and none of advocates, who
-    give no answer of
-    their own."""
+    give no answer of their own."""
     with_answer = [(d, g) for d, g in zip(debates, grades, strict=True) if g.known(d.question) and d.rules.own_answers]
-    rows = [
-        [(False, False) if i is None else (g.answers[i] is not None, g.correct[i]) for i in last_parsed(d)]
-        for d, g in with_answer
-    ]
+    rows = []
+    for d, g in with_answer:
+        last = last_parsed(d)
+        rows.append([(False, False) if i is None else (g.answers[i] is not None, g.correct[i]) for i in last])
     prefix = f"{phase}_{dataset}/"
     return {
         prefix + "format": mean(float(has) for row in rows for has, _ in row),
@@ -165,9 +160,8 @@ def answer_metrics(debates: Sequence[Debate], grades: Sequence[Grades], dataset:
 
 def _plurality_correct(debate: Debate, grades: Grades) -> bool:
     most = plurality(held_answers(debate, grades))
-    return most is not None and any(
-        grades.correct[i] for i in last_parsed(debate) if i is not None and grades.same[i] == most
-    )
+    last = [i for i in last_parsed(debate) if i is not None]
+    return most is not None and any(grades.correct[i] for i in last if grades.same[i] == most)
 
 
 def optim_metrics(datums: Sequence[Datum], trainer_logprobs: Sequence[Floats]) -> Metrics:

@@ -1,9 +1,8 @@
 """How often a question's plurality changes from one visit to the next.
 
 A plurality that still flips is noise; one that never flips while its share nears 1 has nothing left to teach. Neither
-needs a label. What
-most agents answered lies in visits.jsonl in the run's folder, a line per step, so that a run that continues remembers
-it.
+needs a label. What most agents answered lies in visits.jsonl in the run's folder, a line per step, so that a run that
+continues remembers it.
 """
 
 from __future__ import annotations
@@ -53,10 +52,8 @@ class Visits:
         for _, row, _ in json_lines(run.path / FILE):
             match row:  # a line that somebody damaged is passed over
                 case {"step": int(at), "phase": str(phase), "pluralities": dict(answers)} if at <= step:
-                    _remember(
-                        last.setdefault(phase, {}),
-                        {key: answer for key, answer in answers.items() if isinstance(answer, str)},
-                    )
+                    known = {key: answer for key, answer in answers.items() if isinstance(answer, str)}
+                    _remember(last.setdefault(phase, {}), known)
         return cls(run.path / FILE, last)
 
     async def update(self, step: int, phase: str, debates: Sequence[tuple[Task, PlayedDebate]]) -> Metrics:

@@ -14,6 +14,7 @@ from moot.debate.typed_fields import check_types
 from moot.debate.types import Parsed, Vote
 from moot.debate.vote_filter import flips, own_answers
 from moot.debate.votes import by_pair, clear_consensus, in_both_orders
+from moot.rl.judge_trust import PAIR_ACCURACY, JudgeWatch, judge_metrics, judged
 from moot.rl.metrics import Metrics, mean, solution_lengths
 from moot.rl.trust_help import ALARMS
 from moot.tokens.played import PlayedDebate
@@ -42,7 +43,8 @@ PEERS = (
 def panel(debates: Sequence[PlayedDebate]) -> Metrics:
     counted = [counts(each) for each in debates]
     outside = OUTSIDE if any(each.debate.jury and each.debate.rules.peers_vote for each in debates) else ()
-    return {key: _ratio(key, [each[key] for each in counted]) for key in (*PEERS, *outside)}
+    peers = {key: _ratio(key, [each[key] for each in counted]) for key in (*PEERS, *outside)}
+    return {**peers, **judge_metrics(debates)}
 
 
 def _ratio(key: str, shares: Sequence[Share]) -> float | None:
@@ -55,10 +57,11 @@ def counts(each: PlayedDebate) -> dict[str, Share]:
     right, mixed = judge_accuracy([each])
     level = _level(each)
     lengths = [(_length(each, vote.left), _length(each, vote.right)) for vote in level]
-    gap, won = _agreement(each), each.winner_is_right()
+    gap, won, checked = _agreement(each), each.winner_is_right(), judged(each)
     pairs = by_pair(each.peer_votes()).values()
     return {
         "trust/judge_accuracy": (right, mixed),
+        PAIR_ACCURACY: (checked.wins, checked.pairs),
         "trust/vote_truth_agreement": (0.0, 0.0) if gap is None else (gap, 1.0),
         "trust/winner_correct": (0.0, 0.0) if won is None else (won, 1.0),
         "trust/mean_accuracy": (_accuracy(each), 1.0) if each.answer_known else (0.0, 0.0),
@@ -130,6 +133,9 @@ def counted_accuracy(debates: Iterable[PlayedDebate]) -> tuple[int, int]:
     seat alone."""
     shares: list[Share] = []
     for each in debates:
+        if each.scoring.rule.checked:
+            shares.append((judged(each).wins, judged(each).pairs))
+            continue
         if each.scoring.agents_count or not each.debate.rules.peers_vote:
             shares.append(judge_accuracy([each]))
         if (
@@ -264,23 +270,26 @@ class Alarms:
     window: deque[_Iteration] = field(default_factory=lambda: deque(maxlen=WINDOW))
     first: list[_Iteration] = field(default_factory=list)
     """The first five steps: how long solutions were, and how good."""
+    judges: JudgeWatch = field(default_factory=JudgeWatch)
 
     def state(self) -> dict[str, Any]:
         """For a checkpoint."""
         kept = {
             name: [asdict(each) for each in steps] for name, steps in (("window", self.window), ("first", self.first))
         }
-        return {"best_vote_rate": self.best_vote_rate, **kept}
+        return {"best_vote_rate": self.best_vote_rate, **kept, "judges": self.judges.state()}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Alarms:
         window, first = ([_Iteration(**each) for each in state.get(name, ())] for name in ("window", "first"))
         for counts in (*window, *first):
             check_types(counts)
-        return cls(float(state["best_vote_rate"]), deque(window, maxlen=WINDOW), first)
+        judges = JudgeWatch.from_state(state["judges"])
+        return cls(float(state["best_vote_rate"]), deque(window, maxlen=WINDOW), first, judges)
 
     def update(self, debates: Sequence[PlayedDebate]) -> Metrics:
         """1 for an alarm that rings, 0 for one that does not, None while too little was seen."""
+        decay = self.judges.update(debates)
         self.window.append(_summary(debates))
         if len(self.first) < WINDOW:
             self.first.append(self.window[-1])
@@ -302,6 +311,7 @@ class Alarms:
             "alarm/random_noise": float(noise),
             "alarm/format_collapse": float(collapse or total["failed_turns"] > 0.4 * total["turns"]),
             "alarm/length_collapse": float(_shrunk(_sums(self.first), total)),
+            "alarm/judge_decay": decay,
         }
 
 

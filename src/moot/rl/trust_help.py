@@ -108,6 +108,18 @@ PANEL: dict[str, Meaning] = {
         "Of the outside judge's votes between a right and a wrong answer, the share that prefer the right one.",
         "Below the peers' own judge accuracy: this judge is no help; name a stronger one (`--judge NAME`).",
     ),
+    "trust/judge_pair_accuracy": Meaning(
+        "Of the pairs of a right and a wrong answer of one question, the share in which the judge's checks score the "
+        "right one higher. One half is guessing.",
+        "Below 0.65: more checks (`--reward approval:checks=8`), a margin (`--reward approval:vote_margin=0.5`), or "
+        "another judge (`--judge NAME`); `moot judge` compares them.",
+    ),
+    "trust/judge_j": Meaning(
+        "Of single answers, the share of right ones that the judge approves minus that of wrong ones. At 0 its "
+        "approval says nothing.",
+        "Below 0.2: another judge (`--judge NAME`), or a margin (`--reward approval:vote_margin=0.5`); `moot judge` "
+        "compares them.",
+    ),
 }
 
 ALARMS: dict[str, Meaning] = {
@@ -128,6 +140,12 @@ ALARMS: dict[str, Meaning] = {
         "agents stopped voting, or their turns can no longer be read.",
         "Use a lower `--learning-rate`, keep `--enable-format-penalty` on, start with `--warm-questions 100`, or use "
         "`--with distill`.",
+    ),
+    "alarm/judge_decay": Meaning(
+        "the judge tells right answers from wrong ones less well than in the first steps, or approves nearly all of "
+        "them or none: the policy has found what it lets pass.",
+        "Use the best checkpoint (`RUN@best`), a stronger judge (`--judge NAME`), or pay for sure approval alone "
+        "(`--reward approved`).",
     ),
     "alarm/length_collapse": Meaning(
         "solutions have less than half of the tokens they began with, and the answers are no better: the reasoning is "

@@ -1,12 +1,9 @@
 """The warm start: supervised examples in the shape of the contract, before self-play.
 
 A model that never writes a valid turn gets no votes, and learns nothing from them. So questions with known answers are
-debated by
-a script that knows the truth: some agents slip in round 1, and from then on everyone evaluates rightly, votes rightly
-and answers
-rightly. Only right turns are learned; wrong ones stand in the context with weight 0. Or right solutions alone are
-learned, and no judging.
-Either uses labels: report its gain apart.
+debated by a script that knows the truth: some agents slip in round 1, and from then on everyone evaluates rightly,
+votes rightly and answers rightly. Only right turns are learned; wrong ones stand in the context with weight 0. Or right
+solutions alone are learned, and no judging. Either uses labels: report its gain apart.
 """
 
 from __future__ import annotations
@@ -22,7 +19,7 @@ import numpy as np
 from moot.debate.parsing import BALLOT, CONTRACTS
 from moot.debate.play import play
 from moot.debate.state import Debate
-from moot.debate.types import Message, Observation, Parsed, Question, Said
+from moot.debate.types import Message, Observation, Parsed, Said
 from moot.engine.protocol import Datum, Sample, Sampler, SamplingParams
 from moot.errors import ConfigError
 from moot.tasks.answers import answer_in
@@ -45,26 +42,18 @@ class OwnWords:
 
 
 class _Teacher:
-    """Writes each turn from what the seat was shown. Keeps the text for the sampler below, which only turns it into
-    tokens."""
+    """Writes each turn from what the seat was shown, for the sampler below, which only makes tokens of it."""
 
     def __init__(
-        self,
-        question: Question,
-        task: Task,
-        debate: Debate,
-        rng: random.Random,
-        wrong: Sequence[str] = (),
-        alone: bool = False,
-        own: OwnWords | None = None,
+        self, task: Task, debate: Debate, rng: random.Random, wrong: Sequence[str], alone: bool, own: OwnWords | None
     ) -> None:
+        question = debate.question
         if own is not None:
             self._right, self._truth, wrong = rng.sample(own.right, len(own.right)), own.answer, own.wrong
             alone = alone or not wrong  # without a real mistake there is none to judge
         elif task.solution is None or (task.near_miss is None and not alone) or not task.gradable(question):
-            raise ConfigError(
-                f"the warm start needs worked solutions, and task {task.name} has none; set warm_questions to 0"
-            )
+            lacking = f"the warm start needs worked solutions, and task {task.name} has none"
+            raise ConfigError(f"{lacking}; set warm_questions to 0")
         else:
             worked = task.solution(question)
             # Where many answers are right, that of the worked solution stands for them.
@@ -83,11 +72,8 @@ class _Teacher:
     def write(self, observation: Observation) -> tuple[str, bool]:
         """The turn's text, or that of the section asked for, and whether the turn is right and so worth learning."""
         slips = observation.round == 1 and observation.agent in self._slips
-        solution = (
-            self._slip(observation.agent)
-            if slips
-            else self._right[(observation.agent + observation.round) % len(self._right)]
-        )
+        turn = (observation.agent + observation.round) % len(self._right)
+        solution = self._slip(observation.agent) if slips else self._right[turn]
         evaluation = comparison = "N/A"
         if observation.eligible:
             newest = {turn.agent: turn for turn in self._debate.turns if turn.answers}
@@ -140,27 +126,17 @@ class _Teacher:
 
 
 async def examples(
-    task: Task,
-    rendering: Rendering,
-    empty: Debate,
-    numbers: Sequence[int],
-    seed: int,
-    wrong: Mapping[int, Sequence[str]] | None = None,
-    alone: bool = False,
-    own: Mapping[int, OwnWords] | None = None,
-) -> list[Datum]:
+    task: Task, rendering: Rendering, empty: Debate, numbers: Sequence[int], seed: int,
+    wrong: Mapping[int, Sequence[str]] | None = None, alone: bool = False, own: Mapping[int, OwnWords] | None = None,
+) -> list[Datum]:  # fmt: skip
     """One debate per question, like the `empty` one but for its question, as datums whose mask marks the tokens to
-    learn. `wrong` holds
-    real mistakes, by question number; `own` real solutions too. With `alone` there is one round, and the right
-    solutions in it are all that
-    is learned."""
+    learn. `wrong` holds real mistakes, by question number; `own` real solutions too. With `alone` there is one round,
+    and the right solutions in it are all that is learned."""
     made: list[Datum] = []
     for number in numbers:
         debate = replace(empty, question=task.train(number), max_rounds=1 if alone else empty.max_rounds)
         rng = random.Random(f"{seed}/warm/{number}")
-        teacher = _Teacher(
-            debate.question, task, debate, rng, (wrong or {}).get(number, ()), alone, (own or {}).get(number)
-        )
+        teacher = _Teacher(task, debate, rng, (wrong or {}).get(number, ()), alone, (own or {}).get(number))
         made += await _example(debate, teacher, rendering, alone)
     return made
 
@@ -176,9 +152,8 @@ TRIES = 4
 
 def answers_by_text(said: Sequence[tuple[str, Sample]], task: Task) -> dict[str, str]:
     """The answer in each different text that was not cut, has one, and has no tag that would end a section."""
-    texts = dict.fromkeys(
-        text.strip() for text, sample in said if sample.stop_reason == "stop" and not TAG.search(text)
-    )
+    whole = (text for text, sample in said if sample.stop_reason == "stop" and not TAG.search(text))
+    texts = dict.fromkeys(map(str.strip, whole))
     return {text: answer for text in texts if (answer := answer_in(text, task.extract)) is not None}
 
 
@@ -190,9 +165,8 @@ async def sample_wrong(
     async def one(number: int) -> list[str]:
         question = task.train(number)
         own = replace(params, seed=turn_seed(seed, "wrong", number))
-        texts = answers_by_text(
-            await answer_plainly(base, rendering, [Message("user", question.plain)], own, TRIES), task
-        )
+        said = await answer_plainly(base, rendering, [Message("user", question.plain)], own, TRIES)
+        texts = answers_by_text(said, task)
         return [text for text, answer in texts.items() if len(text) <= LONGEST and not task.right(question, answer)]
 
     return dict(zip(numbers, await asyncio.gather(*map(one, numbers)), strict=True))
@@ -214,8 +188,7 @@ async def _example(debate: Debate, teacher: _Teacher, rendering: Rendering, alon
         weights = [sampled[i].sampled * np.float32(worth[played.turns[i].round, played.turns[i].agent]) for i in turns]
         if alone:
             sections = [tokens_by_section(played.turns[i].parsed, sampled[i].starts) for i in turns]
-            weights = [
-                each * by_name.get("solution", np.float32(0)) for each, by_name in zip(weights, sections, strict=True)
-            ]
+            solutions = [by_name.get("solution", np.float32(0)) for by_name in sections]
+            weights = [weight * own for weight, own in zip(weights, solutions, strict=True)]
         made += imitated([sampled[i] for i in turns], weights)
     return made

@@ -1,5 +1,4 @@
-"""A step's tokens as arrays in one file, and back. They are read with care: a file may be damaged, or claim more than
-it holds."""
+"""A step's tokens as arrays in one file, and back. A file may be damaged, or claim more than it holds."""
 
 from __future__ import annotations
 
@@ -17,8 +16,7 @@ from moot.util.disk import opened
 
 
 def read_arrays(file: Path, names: Sequence[str], largest: int = 2**30) -> dict[str, Any]:
-    """Those arrays of a step's tokens; ValueError where the file is damaged, or claims more than `largest` bytes or
-    than it holds."""
+    """Those arrays of a step's tokens; ValueError where the file is damaged or larger than `largest` bytes."""
     import numpy as np
 
     try:

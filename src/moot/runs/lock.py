@@ -1,7 +1,7 @@
 """One process per run: a lock that dies with its process, and says who holds it. Readers take no notice of it.
 
-The kernel's lock lies on the run's folder itself, so that nobody can delete it; `lock` says who holds it.
-A network file system that locks files alone has it on `lock`, and one without any locks has a file `lock.held` instead.
+The kernel's lock lies on the run's folder itself, so that nobody can delete it; `lock` says who holds it. A network
+file system that locks files alone has it on `lock`, and one without any locks has a file `lock.held` instead.
 """
 
 from __future__ import annotations

@@ -26,8 +26,7 @@ def with_prompts(played: PlayedDebate, prompts: Prompts) -> PlayedDebate:
 
 
 def seen(played: PlayedDebate, turn: int) -> tuple[Message, ...]:
-    """The messages before the turn at that place of `played.debate.turns`: the system text, then the conversation up to
-    the turn."""
+    """The messages before the turn of that number: the system text, then the conversation up to the turn."""
     debate = played.debate
     return debate.before(turn).observe(debate.turns[turn].agent).conversation()
 

@@ -1,8 +1,7 @@
 """A played debate as JSON, and back; its tokens are beside it, in arrays.py. docs/formats.md says it for other tools.
 
 Whether a turn counts is what the record says, because only it knows where a turn was cut off. A record that cannot be
-read is a value,
-like everything else that went wrong.
+read is a value, like everything else that went wrong.
 """
 
 from __future__ import annotations
@@ -87,8 +86,7 @@ def to_record(played: PlayedDebate, with_seen: bool = False) -> dict[str, Any]:
 
 
 def numbers_to_json(played: PlayedDebate) -> dict[str, Any]:
-    """Its rewards, returns and advantages: a number per agent, or by stream a row for each. None where there are none
-    of a kind."""
+    """Its rewards, returns and advantages: a number per agent, or by stream a row for each; None for none."""
     scores, taught = played.scores, played.advantages
     numbers: dict[str, Any] = dict.fromkeys(("rewards", "returns", "advantages"))
     if scores is not None:
@@ -188,8 +186,7 @@ def read_summary(line: bytes, step: int, place: int) -> Summary | Damaged:
 
 
 def read_words(line: bytes, longest: int) -> str:
-    """All that can be searched for in a line; of a turn only so many characters, and nothing of a line that is
-    damaged."""
+    """All that can be searched for in a line; of a turn so many characters, of a damaged line nothing."""
     found = _read(line, 0, 0, lambda record: words(record, longest))
     return found if isinstance(found, str) else ""
 
@@ -204,8 +201,7 @@ def _read(line: bytes, step: int, place: int, make: Callable[[Any], T]) -> T | D
 
 
 def from_record(record: Mapping[str, Any], equal: Grader = exact) -> PlayedDebate:
-    """Raises ConfigError, KeyError, TypeError or the like where it is no record. Tokens are beside it, in
-    `turn_tokens`."""
+    """Raises ConfigError, KeyError, TypeError or the like where it is no record. Tokens are in `turn_tokens`."""
     check_shape(record)
     asked = record["question"]
     text, id, instruction = str(asked["text"]), str(asked["id"]), str(asked.get("instruction", ""))
@@ -297,8 +293,7 @@ def grades_of(record: Mapping[str, Any], equal: Grader = exact) -> Grades | None
 
 def scores_of(record: Mapping[str, Any], scoring: Scoring) -> Scores | None:
     """From the record alone: the reward of that day may be a user's file that is gone. What an estimator worked on is
-    not in a record;
-    here it is the rewards themselves, or nothing where the record says that there was no signal."""
+    not in a record; here it is the rewards themselves, or nothing where the record says that there was no signal."""
     if "rewards" not in record:
         return None
     taken: Counter[int] = Counter()
@@ -322,8 +317,7 @@ def _per(streams: Container[str]) -> Per:
 
 
 def _stream_of(streams: Mapping[str, Rows], scoring: Scoring) -> Mapping[str, str]:
-    """As the reward says. A user's that is not read here says nothing: with one stream, that one pays for every
-    token."""
+    """As the reward says. A user's that is not read here says nothing: its one stream pays for every token."""
     if set(scoring.stream_of.values()) & streams.keys():
         return scoring.stream_of
     return {EVERY: next(iter(streams))} if len(streams) == 1 else SECTIONS

@@ -118,8 +118,7 @@ class Run:
         return [{name: value for name, value in row.items() if name == "phase" or _is_metric(value)} for row in rows]
 
     def _metric_lines(self) -> list[tuple[bytes, dict[str, Any] | None]]:
-        """Every line with its row; the last is what stands behind the last line's end: nothing, or what a kill cut
-        short."""
+        """Every line with its row; the last is what stands behind the last line's end: perhaps a cut line."""
         try:
             content = read_file(self.path / "metrics.jsonl")
         except FileNotFoundError:
@@ -211,8 +210,7 @@ class Run:
         write_lines(self.path / "held_out" / step_file(step), records)
 
     def debates(self, steps: Iterable[int] | None = None, equal: Grader = exact) -> Iterator[PlayedDebate | Damaged]:
-        """In the order in which they were trained on, one at a time. A run may be large, damaged, or still being
-        written."""
+        """In the order of training, one at a time. A run may be large, damaged, or still being written."""
         try:
             prompts = prompts_of(self.config)
         except ConfigError:  # a damaged run.json costs no debate
@@ -249,8 +247,7 @@ class Run:
         self, step: int, state: Mapping[str, Any], keep: bool, used: Container[int | None] = ()
     ) -> Path:
         """Rolling checkpoints go away once two newer ones can be read; kept ones and those of steps in `used` stay, and
-        damaged ones get
-        a name that says so."""
+        damaged ones get a name that says so."""
         if self.lock is not None:
             self.lock.check()
         temporary = self.path / "checkpoints" / step_file(step, ".tmp")
@@ -351,8 +348,7 @@ def measured(row: Mapping[str, Any], name: str) -> Any:
 
 
 def step_file(step: int, suffix: str = ".jsonl") -> str:
-    """The name of what is kept of a step: its debates, or by another suffix their tokens, a report, a checkpoint in the
-    making."""
+    """The name of what is kept of a step: debates, or by another suffix tokens, a report, a new checkpoint."""
     return f"{step:06d}{suffix}"
 
 

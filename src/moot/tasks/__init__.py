@@ -35,8 +35,7 @@ TASKS: dict[str, Callable[[Spec, int, int], Task]] = {
 
 
 def load(name: str, seed: int = 0, held_out: int = 64) -> Task:
-    """A task by its name and settings, a .jsonl, .csv or .txt file, or path.py:function, which is called with seed and
-    held_out."""
+    """A task by its name and settings, a .jsonl, .csv or .txt file, or path.py:function of (seed, held_out)."""
     spec = Spec.read(name)
     if spec.name in TASKS:
         return TASKS[spec.name](spec, seed, held_out)

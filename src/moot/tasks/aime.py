@@ -1,6 +1,5 @@
 """AIME 2024: thirty problems whose answers are whole numbers from 0 to 999. A test set: `aime24:past` has the problems
-of the years before
-it to train on."""
+of the years before it to train on."""
 
 from __future__ import annotations
 

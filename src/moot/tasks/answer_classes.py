@@ -1,13 +1,10 @@
 """Which answers of one debate are the same, in time that no answer can stretch.
 
 Every new answer is compared with one representative of each class so far, or with none where the grader can read
-answers by
-themselves. The right answer takes no part: which answers are the same must not tell which are right. Comparing formulas
-takes
-processor time, and each agent has so much of it in a debate: whoever writes answers that take long to evaluate uses up
-their own.
-What is left then is compared as it is written, and counted. Which answers are right is asked afterwards, in the time
-that is left.
+answers by themselves. The right answer takes no part: which answers are the same must not tell which are right.
+Comparing formulas takes processor time, and each agent has so much of it in a debate: whoever writes answers that take
+long to evaluate uses up their own. What is left then is compared as it is written, and counted. Which answers are right
+is asked afterwards, in the time that is left.
 """
 
 from __future__ import annotations

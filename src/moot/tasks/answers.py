@@ -75,8 +75,7 @@ def first_clause(text: str) -> str:
 
 
 def final_number(solution: str) -> str | None:
-    """The number that is announced as the answer, or else the last one. Of a calculation the result counts: 6 * 7 =
-    42."""
+    """The number that is announced as the answer, or else the last one. Of 6 * 7 = 42 the result counts."""
     text = announced(solution)
     if text is None:
         return last_number(solution)

@@ -57,9 +57,8 @@ def question(seed: object, split: str, number: int, settings: ArithmeticSettings
             pieces += [sign, str(operand)]
         if (sum(operands) % 7 == 0) == (split == "held_out") and (lines := _steps(pieces)) is not None:
             return Question(f"What is {' '.join(pieces)}?", lines[-1], id=f"{split}-{number}", instruction=STEPS)
-    raise ConfigError(
-        f"task arithmetic: {settings} leaves nothing to ask whose result is not negative; use fewer operands or add +"
-    )
+    nothing = f"{settings} leaves nothing to ask whose result is not negative"
+    raise ConfigError(f"task arithmetic: {nothing}; use fewer operands or add +")
 
 
 def _steps(pieces: list[str]) -> list[str] | None:

@@ -1,7 +1,6 @@
 """Is the data fit to be graded? Every right answer must pass its own grader, a wrong one that looks like it must not,
-and no
-test question may be trained on. A checker may take several answers for right: it must refuse what is no answer at
-all."""
+and no test question may be trained on. A checker may take several answers for right: it must refuse what is no answer
+at all."""
 
 from __future__ import annotations
 
@@ -160,8 +159,7 @@ def _question(task: Task, number: int, question: Question) -> dict[str, Trouble]
 
 def _checked(task: Task, check: Checker, number: int, question: Question) -> dict[str, Trouble]:
     """A checker must take the known answer, or else that of the worked solution, and refuse what is no answer. Without
-    a
-    known answer it must refuse a near miss too: beside one, what is near to it may be right as well."""
+    a known answer it must refuse a near miss too: beside one, what is near to it may be right as well."""
     troubles: dict[str, Trouble] = {}
     known, wrong = question.answer, [NO_ANSWER]
     if known is not None and not check(question, known):

@@ -1,7 +1,6 @@
 """When are two answers the same, and when is one right? One dict: each way to compare answers comes with how to find
-one where nothing
-is boxed, what to ask for, and how to make a wrong one that looks right. A user's own grader says what is right and
-nothing else."""
+one where nothing is boxed, what to ask for, and how to make a wrong one that looks right. A user's own grader says what
+is right and nothing else."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 `reasoning-gym:chain_sum,max_digits=3`.
 
 Right is what the generator itself scores with 1, or what equals the answer it gives: many questions have several right
-answers, and
-lower scores are part of the credit for any text that contains the answer. The same are two answers with the same text.
+answers, and lower scores are part of the credit for any text that contains the answer. The same are two answers with
+the same text.
 """
 
 from __future__ import annotations
@@ -53,8 +53,7 @@ def task(spec: Spec, seed: int = 0, held_out: int = 64) -> Task:
     make, given = _maker(spec, settings)
 
     def questions(split: str, dataset: int) -> Iterator[Question]:
-        """Which side a question is on is a matter of its text, so no seed ever trains on what another was measured
-        on."""
+        """The side of a question follows from its text: no seed trains on what another was measured on."""
         start = (2 * seed + (split == "held_out")) * _APART + dataset * SIZE
         items = make(start)
         for i in range(SIZE):
@@ -107,8 +106,7 @@ def _pool() -> Pool:
 
 
 def _scorer(name: str, settings: dict[str, Any], make: Callable[[int], Any]) -> Checker:
-    """By the generator's own score. It is asked for in a process that may be killed, because some calculate what an
-    answer says."""
+    """By the generator's own score, in a process that may be killed: some calculate what an answer says."""
     from reasoning_gym.dataset import ProceduralDataset
     from reasoning_gym.factory import DATASETS
 
@@ -135,8 +133,7 @@ def _scorer(name: str, settings: dict[str, Any], make: Callable[[int], Any]) -> 
 
 def harmless(answer: str) -> bool:
     """Whether Python may calculate it: a model writes it, and some generators hand it to `eval`. Where there are
-    parentheses, which a call
-    needs, there are no strings, and no names but variables and functions of a formula."""
+    parentheses, which a call needs, there are no strings, and no names but variables and functions of a formula."""
     if "(" not in answer:
         return "__" not in answer
     return not _QUOTES.search(answer) and all(len(name) == 1 or name in _FUNCTIONS for name in _NAME.findall(answer))

@@ -65,8 +65,7 @@ class EqualMathematics:
 
     def _compare(self, given: str, right: str, seconds: float) -> Comparison:
         """Remembered, because agents repeat themselves and each other. It costs the same each time: otherwise who asked
-        first would
-        decide who runs out of time, and a run that is continued would grade differently."""
+        first would decide who runs out of time, and a run that is continued would grade differently."""
         pair = _spoken(given), _spoken(right)
         with self._lock:
             remembered = self._comparisons.get(pair)
@@ -127,8 +126,7 @@ def _number(answer: str) -> Decimal | None:
 
 def _spoken(answer: str) -> str:
     """As math-verify understands it: to it a thin space and a space between a whole and a part are products and sums,
-    and a sum with
-    its result an equation that holds or not."""
+    and a sum with its result an equation that holds or not."""
     answer = _THIN.sub("", answer).rstrip(" .,")
     sum_, _, result = answer.rpartition("=")
     return _MIXED.sub(r"\1\\frac{\2}{\3}", result if sum_ and not _LETTER.search(sum_) else answer)

@@ -2,9 +2,8 @@
 program.
 
 Answers are written by models, and some freeze or fill whatever evaluates them. Neither signals nor threads stop that
-from inside,
-so it happens elsewhere. Processes are started afresh, never forked from this one, which may be full of other libraries'
-threads.
+from inside, so it happens elsewhere. Processes are started afresh, never forked from this one, which may be full of
+other libraries' threads.
 """
 
 from __future__ import annotations
@@ -92,8 +91,7 @@ class Pool:
         """Without workers; so does a forked copy of this program, which must not talk to its parent's."""
         self._all: set[_Worker] = set()
         self._places: queue.LifoQueue[_Worker | None] = queue.LifoQueue()
-        """One for each worker there may be. The newest is taken first: one that is idle before one that is to be
-        started."""
+        """One for each worker there may be. The newest is taken first: an idle one before one that must be started."""
         for _ in range(self.workers):
             self._places.put(None)
 
@@ -146,8 +144,7 @@ class _Worker:
             pipe.close()
 
     def _reply(self, patience: float) -> tuple[bytes, float]:
-        """A byte that tells what came of it, and four with microseconds of processor time; the worker writes all five
-        at once."""
+        """A byte that tells what came of it, and four with microseconds of processor time, written at once."""
         with selectors.DefaultSelector() as waiting:
             waiting.register(self._replies, selectors.EVENT_READ)
             reply = self._replies.read(5) or b"" if waiting.select(patience) else b""

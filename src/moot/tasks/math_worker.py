@@ -9,9 +9,8 @@ time ends the
 child by a signal, memory by the size of its address space.
 
 A request is four bytes of length and a JSON list [given, right, seconds of processor time]; a reply is one byte and
-four more, the
-microseconds of it that were used. For reasoning-gym `right` is a pickle of ours, in base64: the generator, its
-settings, the item.
+four more, the microseconds of it that were used. For reasoning-gym `right` is a pickle of ours, in base64: the
+generator, its settings, the item.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Programs as answers: where one stands in a solution, whether it passes its tests, and when two are the same answer.
 
 Two programs hold the same answer if they behave the same on the inputs that the problem shows, or, where it shows none,
-on those of
-its tests. That takes no knowledge of the right answer. Everything runs in the sandbox; a program's text is never even
-parsed here.
+on those of its tests. That takes no knowledge of the right answer. Everything runs in the sandbox; a program's text is
+never even parsed here.
 """
 
 from __future__ import annotations
@@ -90,8 +89,7 @@ def _literal(text: str) -> bool:
 
 
 def last_program(solution: str) -> str | None:
-    """The last block in a fence that defines something, or the last block, or, without a fence, all from the first
-    definition on."""
+    """The last block in a fence that defines something, or the last block, or all from the first definition on."""
     blocks = [block for block in _FENCED.findall(solution) if block.strip()]
     if blocks:
         return str(next((block for block in reversed(blocks) if _DEFINED.search(block)), blocks[-1])).rstrip()

@@ -84,8 +84,7 @@ class Hub:
 
 
 def load(file: str, task: str, hub: Hub, files: Sequence[str]) -> list[tuple[str, Raw]]:
-    """From the file if there is one, or from the hub, kept in the usual cache. Whoever has no network is told which
-    `files` to name."""
+    """From the file if there is one, or from the hub. Whoever has no network is told which `files` to name."""
     if file:
         return read(Path(file))
     way_out = f"give files instead: {task}:{','.join(f'{name}=FILE.jsonl' for name in files)}"

@@ -1,11 +1,10 @@
 """Runs programs that a model wrote. Never bare: under bubblewrap where it is installed, otherwise in user namespaces of
-our own
-making, and where neither can be had not at all.
+our own making, and where neither can be had not at all.
 
 A program sees the standard library, a scratch folder in memory and nothing else: no network, no other process, no file
-of this machine,
-no environment variable, no key of the kernel's. Time, memory, processes, files and output are bounded, and some system
-calls refused (`sandbox_filter.py`). When it is over everything it started is gone; so it is when this process dies.
+of this machine, no environment variable, no key of the kernel's. Time, memory, processes, files and output are bounded,
+and some system calls refused (`sandbox_filter.py`). When it is over everything it started is gone; so it is when this
+process dies.
 """
 
 from __future__ import annotations
@@ -179,8 +178,7 @@ def _talk(process: subprocess.Popen[bytes], message: bytes, end: float) -> bytes
 
 
 def _uid() -> int:
-    """Root gives each program a user of its own, who owns nothing and whose processes can be counted. Others stay who
-    they are."""
+    """Root gives each program a user of its own, who owns nothing; others stay who they are."""
     return random.SystemRandom().randrange(1 << 20, 1 << 30) if os.getuid() == 0 else 0
 
 

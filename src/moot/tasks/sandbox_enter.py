@@ -2,8 +2,7 @@
 installed.
 
 Started by `sandbox.py` with a JSON object: what may be read, what to run. Needs Linux 5.12, and the right to make user
-namespaces
-unless it is started by root. Knows nothing of moot.
+namespaces unless it is started by root. Knows nothing of moot.
 """
 
 from __future__ import annotations

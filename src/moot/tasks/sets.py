@@ -1,10 +1,8 @@
 """Sets of fixed size: what is trained on, what is held out, and in which order questions come.
 
 A published test split is for the last measurement of a result. Settings are chosen on a validation slice of the
-training split.
-Which questions are in the slice is fixed by their text alone: whatever the seed and however many are asked for, a
-question that
-one run was measured on was never trained on by another.
+training split. Which questions are in the slice is fixed by their text alone: whatever the seed and however many are
+asked for, a question that one run was measured on was never trained on by another.
 """
 
 from __future__ import annotations
@@ -39,8 +37,7 @@ class SetSettings:
     test: str = ""
     """A file with the test split."""
     held_out: str = ""
-    """validation: a slice of the training split, the default where there is one. test: the test split, for the last
-    measurement."""
+    """validation: a slice of the training split, the default where there is one. test: for the last measurement."""
     grader: str = ""
     """Another grader than the set's own."""
     equal: str = ""
@@ -121,8 +118,7 @@ def published_set(
     spec: Spec, chosen: SetSettings, hub: Mapping[str, Hub], row: MakeRow, grader: str, seed: int, held_out: int,
     open_ended: bool = False,
 ) -> Task:  # fmt: skip
-    """A set that is on the hub, or in files: where one is given, it is the whole set. `row` makes a question of a
-    row."""
+    """A set from the hub, or from files: where one is given, it is the whole set. `row` makes questions of rows."""
     named = {"train": chosen.train, "test": chosen.test}
     files = {name: file for name, file in named.items() if file} or dict.fromkeys(hub, "")
 
@@ -136,8 +132,7 @@ def published_set(
 
 
 def without(task: Task, held_out: Sequence[Question], seed: int) -> Task:
-    """The same task, of which nothing is trained on that another one holds out. Two slices of one set need not be the
-    same."""
+    """The same task, of which nothing is trained on that another one holds out: slices need not be the same."""
     apart = {normal(question.text) for question in held_out}
     kept = [question for question in task.training if normal(question.text) not in apart]
     if len(kept) == len(task.training):

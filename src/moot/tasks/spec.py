@@ -55,8 +55,7 @@ class Spec:
         return f"{self.name}:{','.join(said)}" if said else self.name
 
     def fill(self, kind: type[Kind]) -> Kind:
-        """The settings as `kind`, a dataclass of defaults. A name it does not know is an error that lists those it
-        does."""
+        """The settings as `kind`, a dataclass of defaults. An error lists the names it knows."""
         defaults = {f.name: f.default for f in fields(kind)}  # type: ignore[arg-type]
         given: dict[str, Any] = {}
         for key, value in (self.settings or {}).items():

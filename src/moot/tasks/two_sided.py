@@ -50,8 +50,7 @@ def instruction(sides: tuple[str, ...], usual: str) -> str:
 
 def seated(question: Question, number: int) -> Question:
     """The `number`-th question of a sequence: in even places seat 0 has the first side, in odd ones seat 1. So each
-    seat argues for the
-    right side equally often, whatever part of the sequence is taken."""
+    seat argues for the right side equally often, whatever part of the sequence is taken."""
     return replace(question, sides=question.sides[::-1]) if number % 2 else question
 
 

@@ -1,1 +1,1 @@
-"""Work on debates besides training: asking, measuring judges, rescoring, transcripts from anywhere, export."""
+"""Work besides training: asking, labelling, measuring judges, rescoring, transcripts from anywhere, export."""

@@ -76,8 +76,7 @@ class Totals:
     advantage_size: float | None
     """Mean over turns, ballots apart, of the advantage's absolute value."""
     correlation: float | None
-    """Between a turn's advantage and whether its answer is right (point-biserial), over readable turns with a known
-    answer."""
+    """Between a turn's advantage and whether its answer is right (point-biserial), where that is known."""
     advantage_right: float | None
     """Mean advantage of the turns with a right answer."""
     advantage_wrong: float | None

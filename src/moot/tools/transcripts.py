@@ -61,8 +61,7 @@ def failures(debate: Debate) -> list[tuple[int, int, str]]:
 
 
 def read_debate(text: str, base: Protocol) -> tuple[Debate, Scoring]:
-    """One line of a transcript file: the debate, and how its votes are to be counted. Raises ConfigError with what is
-    wrong."""
+    """One line of a transcript file: the debate, and how its votes count. Raises ConfigError with what is wrong."""
     given = read_json(text, strict=True)
     if not isinstance(given, dict):
         raise ConfigError(f"a debate must be an object, got {_kind(given)}")
@@ -177,8 +176,7 @@ def score(
     rewards: dict[str, Reward] | None = None,
     estimators: dict[str, Estimator] | None = None,
 ) -> Iterator[PlayedDebate | BadLine]:
-    """Scores every line that can be read; its number is the line. `reward` wins over what a line's own protocol
-    says."""
+    """Every line that can be read, scored; its number is the line. `reward` wins over a line's own protocol."""
     rewards, estimators = rewards or REWARDS, estimators or ESTIMATORS
     results: dict[int, PlayedDebate | BadLine] = {}
     # A batch, for the estimators that look past one debate, is what shares a reward and an estimator.

@@ -1,9 +1,8 @@
 """Intervals and tests, on numpy alone. What each agrees with in scipy stands in the tests, on the same numbers.
 
 Everything is asked question by question, because questions are what is drawn at random: answers to one question hang
-together.
-A metric is a share: what was counted (`top`) over what could have been (`bottom`), question by question, summed over
-the questions.
+together. A metric is a share: what was counted (`top`) over what could have been (`bottom`), question by question,
+summed over the questions.
 """
 
 from __future__ import annotations
@@ -54,8 +53,7 @@ def wilson(hits: int, trials: int) -> tuple[float, float]:
 def interval(
     top: ArrayLike, bottom: ArrayLike | None = None, *, seed: int = 0, resamples: int = RESAMPLES
 ) -> Interval | None:
-    """The share and its 95% percentile bootstrap interval over questions (Wilson's at 0 and 1); None where nothing
-    could be counted."""
+    """The share and its 95% bootstrap interval over questions (Wilson's at 0 and 1); None where nothing counts."""
     above = _array(top)
     return intervals([(above, np.ones_like(above) if bottom is None else bottom)], seed=seed, resamples=resamples)[0]
 
@@ -75,8 +73,7 @@ def cautious_interval(
     """Of counts: the wider of the bootstrap and Wilson's on each side.
 
     With few questions each is too sure in its own way: a bootstrap of nothing but zeros has no width, and Wilson takes
-    the votes
-    within a question for independent.
+    the votes within a question for independent.
     """
     return cautious_intervals([(top, bottom)], seed=seed, resamples=resamples)[0]
 
@@ -93,8 +90,7 @@ def cautious_intervals(
 def paired_interval(
     ours: tuple[ArrayLike, ArrayLike], theirs: tuple[ArrayLike, ArrayLike], *, seed: int = 0, resamples: int = RESAMPLES
 ) -> Interval | None:
-    """Ours minus theirs, both as (top, bottom) on the same questions in the same order; each resample draws the same
-    for both."""
+    """Ours minus theirs, both as (top, bottom) on the same questions in the same order, from the same draws."""
     pairs = [(_array(top), _array(bottom)) for top, bottom in (ours, theirs)]
     if not all(bottom.sum() for _, bottom in pairs):
         return None
@@ -103,12 +99,24 @@ def paired_interval(
     return _interval(values[0] - values[1], a - b)
 
 
+def cautious_difference(
+    ours: tuple[ArrayLike, ArrayLike], theirs: tuple[ArrayLike, ArrayLike], *, seed: int = 0, resamples: int = RESAMPLES
+) -> Interval | None:
+    """The same of counts, with Newcombe's interval beside the bootstrap, which has no width where all are counted or
+    none."""
+    found = paired_interval(ours, theirs, seed=seed, resamples=resamples)
+    sums = [(round(_array(top).sum()), round(_array(bottom).sum())) for top, bottom in (ours, theirs)]
+    (p, low_p, high_p), (q, low_q, high_q) = ((top / max(1, of), *wilson(top, of)) for top, of in sums)
+    return found and found.wider(
+        found.value - math.hypot(p - low_p, high_q - q), found.value + math.hypot(high_p - p, q - low_q)
+    )
+
+
 def statistic_interval(
     value: Callable[[Array], Array], count: int, *, seed: int = 0, resamples: int = RESAMPLES // 5
 ) -> Interval | None:
     """Of what is no share: `value` is given how often each of `count` questions was drawn, a row for each draw, and
-    answers with a number
-    for each row. None where that of all questions, each once, is no number."""
+    answers with a number for each row. None where that of all questions, each once, is no number."""
     whole = float(value(np.ones((1, count)))[0])
     if not math.isfinite(whole):
         return None
@@ -121,8 +129,7 @@ def sign_flip_p(differences: ArrayLike, *, seed: int = 0, resamples: int = RESAM
     """How often the differences would add up to so much, either way, if each had its sign by the toss of a coin.
 
     On right-or-wrong answers this is McNemar's exact test. It is exact wherever the differences are shares of small
-    numbers, as
-    ours are; otherwise signs are drawn at random.
+    numbers, as ours are; otherwise signs are drawn at random.
     """
     array = _array(differences)
     array = array[array != 0]
@@ -186,8 +193,7 @@ def _with_runs(sides: Sequence[Sequence[Array]], seed: int, resamples: int) -> l
 
 
 def _share(top: Array, bottom: Array, drawn: Array) -> Interval:
-    """All or nothing leaves a bootstrap no width, which is not certainty; Wilson's interval stands in, with one trial
-    per question."""
+    """Wilson's interval, one trial per question, stands in at 0 and 1, where a bootstrap has no width."""
     interval = _interval(top.sum() / bottom.sum(), drawn)
     if interval.value not in (0.0, 1.0):
         return interval
@@ -200,8 +206,7 @@ def _array(values: ArrayLike) -> Array:
 
 
 def _resampled(pairs: Sequence[tuple[Array, Array]], seed: int, resamples: int) -> list[Array]:
-    """Each share on `resamples` draws of as many questions, with replacement; the draws are the same for all of
-    them."""
+    """Each share on `resamples` draws of as many questions, with replacement; the same draws for all."""
     count = len(pairs[0][0])
     columns = np.stack([column for pair in pairs for column in pair], axis=1)
     rng = np.random.default_rng(seed)

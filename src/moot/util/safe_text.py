@@ -1,5 +1,4 @@
-"""What may be shown on a terminal, and how it is told. Model text is hostile: escape codes, bidirectional tricks and
-bells stay out."""
+"""Text that may be shown on a terminal. Models write escape codes, bidirectional tricks and bells."""
 
 from __future__ import annotations
 

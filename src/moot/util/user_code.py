@@ -30,8 +30,7 @@ def is_users(reference: str) -> bool:
 
 @contextlib.contextmanager
 def trying(reference: str, what: str) -> Iterator[None]:
-    """Around a call of a user's function: what fails in it is told with file, line and message, and not with our
-    stack."""
+    """Around a call of a user's function: what fails in it is told with file, line and message, without our stack."""
     try:
         yield
     except ConfigError:

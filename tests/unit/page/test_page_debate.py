@@ -119,6 +119,32 @@ def test_judges_without_a_seat_are_numbered_behind_the_agents(tmp_path: Path, co
     ] == ["vote"]
 
 
+def check(value: float, *turns: int, thinking: str = "Hm.") -> dict[str, Any]:
+    return {"turns": list(turns), "judge": 0, "value": value, "by": "probability", "tokens": 3, "thinking": thinking}
+
+
+def test_checks_stand_with_their_thinking_and_the_score_they_give_each_answer(tmp_path: Path) -> None:
+    """Approval takes the mean of 0.9 and 0.5; of pairs, turn 1 beats turn 0 by ½ · (0.8 + 1 − 0.4)."""
+    zeros = {"generator": [[0.0]] * 3}
+    checked = {"rewards": zeros, "advantages": zeros, "votes": []}
+    alone = record(
+        protocol={**V2.as_dict(), "reward": "approval:checks=2"},
+        checks=[check(0.9, 0, thinking="So <it> is."), check(0.5, 0), check(0.2, 1), check(0.2, 1)],
+        **checked,
+    )
+    paired = record(
+        protocol={**V2.as_dict(), "reward": "pairs"}, checks=[check(0.8, 1, 0), check(0.4, 0, 1)], **checked
+    )
+    too_few = {**alone, "checks": alone["checks"][:1]}
+    found = seen(tmp_path, alone, paired, too_few)
+    assert [(each["turns"], each["value"]) for each in found["checks"]][:2] == [((0,), 0.9), ((0,), 0.5)]
+    assert found["checks"][0]["thinking"] == "So <it> is."
+    assert found["scores_by_turn"] == {0: [0.7], 1: [0.2], 2: [0.0]}  # nothing of turn 2 could be shown
+    assert shown(tmp_path / "run", 1, 1)["scores_by_turn"] == {0: [pytest.approx(0.3)], 1: [pytest.approx(0.7)]}  # type: ignore[index]
+    found = shown(tmp_path / "run", 1, 2)
+    assert found is not None and found["scores_by_turn"] == {} and len(found["checks"]) == 1
+
+
 def test_shuffled_labels_are_read_as_their_author_meant_them(tmp_path: Path) -> None:
     question = Question("What is 3 + 4?", id="q")
     labels = labels_for(question, 0, 3)

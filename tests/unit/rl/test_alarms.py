@@ -19,7 +19,7 @@ from support.making import FAILED, debate, judged, lines, reward, text, v2
 # Alarms: None below 20 debates in the last 5 iterations, then 0 or 1.
 
 CONSENSUS, NOISE, COLLAPSE = "alarm/degenerate_consensus", "alarm/random_noise", "alarm/format_collapse"
-SHRUNK = "alarm/length_collapse"
+SHRUNK, DECAY = "alarm/length_collapse", "alarm/judge_decay"
 VOTES = ["1 > 2", "0 > 2", "0 > 1"]
 
 
@@ -36,8 +36,8 @@ FINE = one()
 
 def test_alarms_keep_quiet_until_twenty_debates() -> None:
     alarms = Alarms()
-    assert alarms.update([FINE] * 19) == {CONSENSUS: None, NOISE: None, COLLAPSE: None, SHRUNK: None}
-    assert alarms.update([FINE]) == {CONSENSUS: 0.0, NOISE: 0.0, COLLAPSE: 0.0, SHRUNK: 0.0}
+    assert alarms.update([FINE] * 19) == dict.fromkeys((CONSENSUS, NOISE, COLLAPSE, SHRUNK, DECAY))
+    assert alarms.update([FINE]) == {CONSENSUS: 0.0, NOISE: 0.0, COLLAPSE: 0.0, SHRUNK: 0.0, DECAY: None}
 
 
 def test_the_window_is_five_iterations() -> None:

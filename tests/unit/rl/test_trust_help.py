@@ -11,6 +11,8 @@ def test_the_panel_and_the_alarms_are_explained_one_for_one() -> None:
         "trust/outside_agreement",
         "trust/outside_accuracy",
         "trust/judge_held_out",
+        "trust/judge_pair_accuracy",
+        "trust/judge_j",
     }  # only where an outside judge was asked
     of_the_run = {
         "trust/plurality_flips",

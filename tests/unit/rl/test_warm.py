@@ -22,7 +22,7 @@ TASK = load("arithmetic", 0, 4)
 
 def taught(number: int, **choices: object) -> Debate:
     debate = Debate(TASK.train(number), 5, 2, v2().with_choices(**choices).rules)  # type: ignore[arg-type]
-    teacher = _Teacher(debate.question, TASK, debate, random.Random(number))
+    teacher = _Teacher(TASK, debate, random.Random(number), (), False, None)
 
     async def speak(observation: Observation) -> Said:
         return Said(teacher.write(observation)[0])

@@ -26,6 +26,7 @@ from moot.debate.rewards.answers import majority as majority  # isort: skip
 from moot.debate.rewards.answers import truth as truth  # isort: skip
 from moot.debate.rewards.checked import by_approval as by_approval  # isort: skip
 from moot.debate.rewards.checked import by_scores as by_scores  # isort: skip
+from moot.debate.rewards.checked import scores_by_turn as scores_by_turn  # isort: skip
 from moot.debate.rewards.making import FAILED as FAILED
 from moot.debate.rewards.making import agent_scores as agent_scores
 from moot.debate.rewards.making import held_answers as held_answers

@@ -57,8 +57,7 @@ def fresh_name(path: str) -> str:
 
 
 def load(client: Any, path: str, optimizer: bool = True) -> Awaitable[None]:
-    """Some servers keep a half-made gradient through a load; a step of size 0 uses it up first, and the load undoes
-    what that did."""
+    """Some servers keep a half-made gradient through a load: a step of size 0 uses it up, and the load undoes that."""
     from tinker import types
 
     emptied = client.optim_step(types.AdamParams(learning_rate=0.0))

@@ -121,8 +121,7 @@ class RemoteEngine:
 
     @property
     def statistics(self) -> dict[str, int]:
-        """Requests, bytes and faults so far, and how often the saved state was restored and what came after it
-        replayed."""
+        """Requests, bytes and faults so far, and how often the saved state was restored and the rest replayed."""
         return {**self._link.wire.counts, "replays": self._ledger.replays}
 
     @property
@@ -232,8 +231,7 @@ class RemoteEngine:
         raise EngineError(f"sampling failed {attempt + 1} times: {reason}")
 
     async def _revive(self, sampler: RemoteSampler, reason: str, generation: int) -> None:
-        """A restarted server has forgotten the sampler. The model's saved state is the same, if nothing was trained
-        since."""
+        """A restarted server has forgotten the sampler. The saved state is the same, if nothing was trained since."""
         with contextlib.suppress(Exception):  # then the next try says what is wrong
             if sampler.version is None:
                 sampler.client = await asyncio.wait_for(self._link.base_sampler(), self._ledger.timeout_s)
@@ -337,14 +335,12 @@ class Link:
         return self._service
 
     def end(self) -> None:
-        """Ends the sessions, which would otherwise tell their server every ten seconds that they live, until the
-        process ends."""
+        """Ends the sessions, which would otherwise tell their server that they live until the process ends."""
         while self._opened:
             self._opened.pop().holder.close()
 
     async def connect(self, path: str | None) -> Any:
-        """A new model, restored from a saved state if there is one. The session may be gone as well, so that is new
-        too."""
+        """A new model, restored from a saved state if there is one. The session is new too: it may be gone."""
         self._service = None  # samplers of the old one may still be at work; it ends with the last of them
         if self.base_url is not None:
             await await_server(self.base_url, self.wire.patience_s)
@@ -372,8 +368,7 @@ class Link:
 
 
 def takes_transport() -> bool:
-    """SDKs up to 0.24 let a client bring its own transport. Later ones talk to servers that number requests, and see to
-    retries."""
+    """SDKs up to 0.24 take a transport. Later ones see to retries, for servers that number requests."""
     import tinker
 
     return probe.version_of(tinker) < (0, 25)

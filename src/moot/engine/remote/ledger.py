@@ -1,12 +1,9 @@
 """Training calls in their order, and what to do when one is lost.
 
 The server applies calls in the order they were made, and most of the time that is all. When a call fails, or nobody can
-tell whether it
-was applied, the model on the server is in doubt: its gradient may lack a part, or hold one twice. Then it is given up.
-A new one is made
-from the last saved state, and every call since then is made again, in order. So each call counts once, whatever the
-line did; the caller,
-who waits for a result, only waits longer.
+tell whether it was applied, the model on the server is in doubt: its gradient may lack a part, or hold one twice. Then
+it is given up. A new one is made from the last saved state, and every call since then is made again, in order. So each
+call counts once, whatever the line did; the caller, who waits for a result, only waits longer.
 
 The ledger therefore keeps the calls since the last saved state. The training loop saves at each step, so that is one
 step's datums.
@@ -29,7 +26,11 @@ from moot.engine.remote.wire import UNCERTAIN, pause
 from moot.errors import EngineError
 
 T = TypeVar("T")
+Given = TypeVar("Given")
+Work = Callable[[Given], Coroutine[Any, Any, Any]]
 
+Send = Callable[[Any], Awaitable[Any]]
+"""Takes the SDK's training client, makes the call at once and answers with what to wait for."""
 MOST_REPLAYS = 12
 """In a row, without a single call going through in between."""
 SAME_FAULT = 3
@@ -39,28 +40,20 @@ SAME_FAULT = 3
 @dataclass(eq=False)
 class Call:
     name: str
-    send: Callable[[Any], Awaitable[Any]]
-    """Takes the SDK's training client, makes the call at once and answers with what to wait for."""
+    send: Send
     lasting: bool
     """Changes weights or gradient, and so is made again after a restore."""
     saved_at: Callable[[Any], str] | None = None
-    """For a call after which the server holds a saved state equal to the model's: from its result to that state's
-    path."""
+    """For a call after which the server holds a saved state equal to the model's: from its result to the path."""
     future: Future[Any] = field(default_factory=Future)
     task: asyncio.Task[Any] | None = None
     faults: list[str] = field(default_factory=list)
 
 
 class Ledger:
-    """Owns the thread in which everything remote happens. `connect` gives a training client, restored from a path if
-    there is one."""
+    """The thread in which everything remote happens. `connect` gives a training client, restored from a path."""
 
-    def __init__(
-        self,
-        connect: Callable[[str | None], Coroutine[Any, Any, Any]],
-        discard: Callable[[Any], Coroutine[Any, Any, None]],
-        timeout_s: float,
-    ) -> None:
+    def __init__(self, connect: Work[str | None], discard: Work[Any], timeout_s: float) -> None:
         self._connect, self._discard, self.timeout_s = connect, discard, timeout_s
         self._log: list[Call] = []
         self._saved: str | None = None
@@ -95,12 +88,7 @@ class Ledger:
         self.run(begin()).result()
 
     def call(
-        self,
-        name: str,
-        send: Callable[[Any], Awaitable[Any]],
-        *,
-        lasting: bool,
-        saved_at: Callable[[Any], str] | None = None,
+        self, name: str, send: Send, *, lasting: bool, saved_at: Callable[[Any], str] | None = None
     ) -> Pending[Any]:
         if self._broken:
             raise EngineError(self._broken)
@@ -121,8 +109,7 @@ class Ledger:
     # In the ledger's thread
 
     async def renew(self, reason: str, generation: int) -> None:
-        """The model is gone, says someone who has it from elsewhere (a sampler). Nothing is done if it was renewed
-        since."""
+        """The model is gone, says a sampler. Nothing is done if it was renewed since."""
         if generation == self.generation and self._ready.is_set():
             self._recover(reason)
         await self._ready.wait()
@@ -170,8 +157,7 @@ class Ledger:
             self._cut()
 
     def _cut(self) -> None:
-        """Forgets what a saved state holds. A later call may be answered before an earlier one, whose result is then
-        still wanted."""
+        """Forgets what a saved state holds, up to the first call that is not answered yet."""
         done = 0
         for number, call in enumerate(self._log):
             if not call.future.done():

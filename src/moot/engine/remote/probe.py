@@ -1,9 +1,8 @@
 """What this server can do, asked with small questions rather than assumed.
 
 Everything happens on the model that will be trained, between saving its first state and loading it again, so nothing is
-left of it.
-Two numbers of tokens tell the reductions apart: with one datum that has advantages and one, three times as long, that
-has none,
+left of it. Two numbers of tokens tell the reductions apart: with one datum that has advantages and one, three times as
+long, that has none,
 
     sum        the gradient is that of the first alone
     datums     half of it
@@ -73,8 +72,7 @@ def find_tokenizer(given: Any, model: str) -> Any:
 async def start(
     link: Link, tokenizer: Any, context_length: int, startup_s: float, earlier: Findings | None
 ) -> tuple[Any, str, Findings]:
-    """A training client, the path of its first state, and what was found. One message says what is missing and what to
-    do."""
+    """A training client, the path of its first state, and what was found; or one message: what is missing."""
     probe = _Probe(link, tokenizer, await _greet(link.base_url))
     try:
         async with asyncio.timeout(startup_s):
@@ -284,8 +282,7 @@ class _Probe:
         return norm if norm is not None else await self._moved(datums, watched)
 
     async def _moved(self, datums: list[Datum], watched: Datum) -> float:
-        """Adam with an eps far above the gradient is plain gradient descent: how far the logprobs move shows the
-        gradient's size."""
+        """How far the logprobs move shows the gradient's size: Adam with a huge eps is plain gradient descent."""
         await self.restore()
         (before,) = await self._forward(watched, "importance_sampling")
         straight = self._types.AdamParams(learning_rate=30.0, beta1=0.0, beta2=0.0, eps=1e4)

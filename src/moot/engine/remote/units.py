@@ -1,8 +1,8 @@
 """Our datums to the SDK's, in such units that every server takes the same step.
 
 The Tinker API sums the loss over tokens and datums, and so does the local engine. Some servers average instead. What an
-average divides
-by is known before the call, so the advantages are multiplied by it, and the gradient comes out as the sum:
+average divides by is known before the call, so the advantages are multiplied by it, and the gradient comes out as the
+sum:
 
     sum        nothing is divided
     datums     by the number of datums since the last step
@@ -10,10 +10,8 @@ by is known before the call, so the advantages are multiplied by it, and the gra
     tokens     by the number of tokens since the last step
 
 All losses here grow in proportion to positive factors on their advantages, clipping included. Cross-entropy has weights
-instead, and a
-server that divides by their sum takes no notice of a factor on them; but with its clip range closed to 1, `cispo` is
-cross-entropy
-with advantages for weights.
+instead, and a server that divides by their sum takes no notice of a factor on them; but with its clip range closed to
+1, `cispo` is cross-entropy with advantages for weights.
 """
 
 from __future__ import annotations
@@ -32,8 +30,7 @@ CLOSED = {"clip_low_threshold": 1.0, "clip_high_threshold": 1.0}
 
 @dataclass(frozen=True)
 class Reduction:
-    """How a server divides: each datum by `own` of it, and all by the sum of `share` over the datums since the last
-    step."""
+    """How a server divides: each datum by `own`, and all by the sum of `share` since the last step."""
 
     own: Callable[[Datum], float]
     share: Callable[[Datum], float] | None
@@ -62,8 +59,7 @@ class ScaledBatch:
     """The datums since the last optimizer step, so that a second call before it keeps the sum a sum.
 
     What the server divides by grows with each call, so what was sent before weighs too little by then: it is sent again
-    with the
-    difference. That costs a second pass, and happens only to callers who accumulate on a server that averages.
+    with the difference. That costs a second pass, and happens only to callers who accumulate on a server that averages.
     """
 
     reduction: Reduction

@@ -31,8 +31,7 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 10.0
 
 
 def pause(attempt: int) -> float:
-    """Doubles with each attempt, up to a bound; drawn from its upper half, so that a thousand debates do not come back
-    at once."""
+    """Doubles with each attempt, up to a bound; random, so that a thousand debates do not come back at once."""
     longest = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(attempt, 10))
     return random.uniform(longest / 2, longest)
 

@@ -260,7 +260,9 @@ export function debateView(main, query, runs) {
         : h(
             "p",
             { class: "quiet novotes" },
-            number === 1 && debate.protocol.schedule !== "sequential"
+            debate.checks
+              ? "No agent votes: judges without a seat checked the answers."
+              : number === 1 && debate.protocol.schedule !== "sequential"
               ? "No votes: nobody has seen another answer yet."
               : "No vote was cast in this round.",
           ),

@@ -145,6 +145,27 @@ export const TRUST = {
         between: ["unsure", "not distinguishable from 50%"],
       }),
   },
+  "trust/judge_pair_accuracy": {
+    name: "Judge's pair accuracy",
+    means: "Of pairs of a right and a wrong answer to one question, the share in which the judge's checks score the right one higher.",
+    show: share,
+    read: (v, bounds) =>
+      against(0.5, bounds, {
+        above: ["good", "better than guessing"],
+        below: ["bad", "worse than guessing: wrong answers are paid more"],
+        between: ["unsure", "not distinguishable from guessing (50%)"],
+      }),
+  },
+  "trust/judge_j": {
+    name: "Judge's J",
+    means: "The share of right answers that the judge approves minus that of wrong ones.",
+    read: (v, bounds) =>
+      against(0, bounds, {
+        above: ["good", "right answers are approved more often"],
+        below: ["bad", "wrong answers are approved more often"],
+        between: ["unsure", "approval says nothing that can be told from chance"],
+      }),
+  },
   "trust/outside_accuracy": {
     name: "Outside judge accuracy",
     means: "Of an outside judge's votes between a right and a wrong answer, the share that prefer the right one.",
@@ -170,6 +191,10 @@ export const ALARMS = {
   "alarm/format_collapse": {
     name: "Turns lose their form",
     rings: "Over 40% of turns cannot be read, or only half as many turns cast a vote as at their best.",
+  },
+  "alarm/judge_decay": {
+    name: "The judge decays",
+    rings: "The judge's interval over the last 5 steps lies below that of the first 5; without answers, it approves over 90% or under 10%.",
   },
   "alarm/length_collapse": {
     name: "Solutions shrink",

@@ -2,6 +2,7 @@
 
 import { fill, h, number, oneLine, percent, plural, visible } from "./dom.js";
 import { csvButton } from "./download.js";
+import { score as round, thought } from "./checks.js";
 import { written } from "./code.js";
 import { heads, sortedBy } from "./heads.js";
 import { ask, go, link, note } from "./state.js";
@@ -24,8 +25,6 @@ const COLUMNS = [
 function wayOf({ judge, ballot, show, prompts, checks }) {
   return [judge, ballot === "approval" ? `approval ×${checks}` : ballot, show, prompts === "default" ? "" : prompts].filter(Boolean).join(", ");
 }
-
-const round = (value) => value.toFixed(2).replace("-", "−");
 
 export function judgesView(main, query, runs, judges) {
   const name = judges.includes(query.get("judge")) ? query.get("judge") : judges[0];
@@ -202,7 +201,7 @@ function verdicts(name, query) {
       "details",
       { class: "verdicts" },
       h("summary", {}, h("span", { class: "num" }, score === null || score === undefined ? "not judged" : `score ${round(score)}`), h("small", {}, ` ${oneLine(way, 90)}`)),
-      own.map((verdict) => h("div", { class: "part" }, h("h3", {}, of(verdict)), h("div", { class: "said", dir: "auto" }, verdict.thinking ? written(verdict.thinking.slice(0, 8000)) : "(it did not think)"))),
+      own.map((verdict) => thought(of(verdict), verdict.thinking)),
     );
   }
 

@@ -1,5 +1,6 @@
 // One turn: its sections set apart, what became of each line, and what it earned.
 
+import { checked } from "./checks.js";
 import { changes, program, written } from "./code.js";
 import { add, fill, h, percent, plural, signed, visible } from "./dom.js";
 import { FATES, failure } from "./glossary.js";
@@ -40,6 +41,7 @@ export function card(turn, debate, mode, scale) {
           `The turn is longer: it has ${plural(turn.length, "character")}, of which the page shows ${turn.text.length.toLocaleString("en")}.`,
         )
       : null,
+    checked(debate, debate.turns.indexOf(turn)),
     earned(turn),
     seen(debate, debate.turns.indexOf(turn)),
   );

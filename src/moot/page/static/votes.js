@@ -105,7 +105,7 @@ export function standing(debate) {
           {},
           h("th", {}, ""),
           h("th", {}, "last answer"),
-          h("th", {}, "votes won–lost"),
+          debate.checks ? null : h("th", {}, "votes won–lost"),
           streams.map((stream) => h("th", {}, `${label[stream] ?? stream}${stream === "agent" ? "" : ", mean"}`)),
           returns ? h("th", { title: "the reward, minus 1 for each failed turn" }, "return") : null,
           h("th", {}, "failed"),
@@ -126,7 +126,7 @@ export function standing(debate) {
               seat.persona ? h("small", {}, seat.persona) : null,
             ),
             h("td", {}, answer(last)),
-            h("td", { class: "num" }, `${won}–${lost}`),
+            debate.checks ? null : h("td", { class: "num" }, `${won}–${lost}`),
             own.map((value) => h("td", { class: "num" }, signed(value))),
             returns ? h("td", { class: "num" }, signed(returns[agent])) : null,
             h("td", { class: "num" }, failed || ""),
@@ -159,10 +159,10 @@ export function why(debate, rows) {
   const parts = [];
   if (best)
     parts.push(
-      `Agent ${winner} won with a mean reward of ${signed(best.rewards[0])}: preferred in ${best.won} of ${best.won + best.lost} votes about it.`,
+      `Agent ${winner} won with a mean reward of ${signed(best.rewards[0])}${debate.checks ? ", by the judges' checks." : `: preferred in ${best.won} of ${best.won + best.lost} votes about it.`}`,
     );
-  else if (!votes.length) parts.push("Nobody won: no vote was cast.");
-  else if (!votes.some((vote) => vote.verdict === ">")) parts.push("Nobody won: all votes were ties.");
+  else if (!votes.length && !debate.checks) parts.push("Nobody won: no vote was cast.");
+  else if (!debate.checks && !votes.some((vote) => vote.verdict === ">")) parts.push("Nobody won: all votes were ties.");
   else parts.push(`Nobody won: ${(debate.leaders ?? []).map((agent) => `Agent ${agent}`).join(" and ")} are level.`);
   if (question.answer !== null && question.answer !== undefined) {
     const right = rows.filter((row) => row.last?.correct).map((row) => `Agent ${row.agent}`);

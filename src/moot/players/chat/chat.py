@@ -1,19 +1,16 @@
 """Asks an OpenAI-compatible server: text in, text out; no tokens, no logprobs, no torch.
 
 Servers differ in what they accept and in how they fail. A setting that a server says it does not know is left out from
-then on, and noted.
-What may pass (no connection, a rate limit, a server error, a stream that broke off) is asked again, a bounded number of
-times; half an
-answer is thrown away, never kept as a turn. What will not pass is said at once.
+then on, and noted. What may pass (no connection, a rate limit, a server error, a stream that broke off) is asked again,
+a bounded number of times; half an answer is thrown away, never kept as a turn. What will not pass is said at once.
 
     EngineError
       ServerRefused   the server understood and said no; asking again would not help
       Unanswered      all tries were used up
 
 It stands on httpx, not on the `openai` client. That client retries in silence and not once a stream has begun, reads
-errors, lines and
-whole answers of any size, follows redirects, and takes an answer that is not streamed for an empty one. All of this
-file would remain.
+errors, lines and whole answers of any size, follows redirects, and takes an answer that is not streamed for an empty
+one. All of this file would remain.
 """
 
 from __future__ import annotations
@@ -67,8 +64,7 @@ class Patience:
     longest_wait_s: float = 60.0
     """A server that asks for a longer wait is not waited for."""
     total_s: float = 3600.0
-    """Longest time for one answer, with all tries and waits; longer only where each try may be silent for its
-    `timeout_s`."""
+    """Longest time for one answer with all tries and waits; longer only where each try may be silent that long."""
 
     @property
     def deadline_s(self) -> float:
@@ -292,8 +288,7 @@ _ROLE = re.compile(r"system role|role.{0,20}system|roles must alternate", re.I)
 
 
 def _unknown_field(said: str, left_out: set[str]) -> str | None:
-    """The setting this refusal is about, if it is one that can be done without. Not a setting whose value is out of
-    range."""
+    """The setting this refusal is about, if it can be done without. Not one whose value is out of range."""
     if "system" not in left_out and _ROLE.search(said):
         return "system"
     if not _NOT_KNOWN.search(said):
@@ -314,8 +309,7 @@ _SPECIAL = re.compile(r"<(?=\||/?s>|(?:start|end)_of_turn>|eos>|bos>)")
 
 
 def _messages(messages: Sequence[Message], fold: bool) -> list[dict[str, str]]:
-    """What one agent writes must not end another's turn: some servers read special tokens in a message, so their
-    spelling is broken."""
+    """What one agent writes must not end another's turn: the spelling of special tokens is broken."""
     given = []
     for message in messages:
         content = message.content if message.role == "assistant" else _SPECIAL.sub("< ", message.content)

@@ -108,8 +108,7 @@ def as_said(reply: Reply, contract: str) -> Said:
     server runs on.
 
     A server that tells what ended an answer is believed. Where it only says `stop`, the model may have ended by itself
-    before the
-    closing tag; that cannot be told apart, and is forgiven.
+    before the closing tag; that cannot be told apart, and is forgiven.
     """
     marker = stop_marker(contract)
     closed = reply.finish == "stop" and reply.stopped_on in (None, marker)

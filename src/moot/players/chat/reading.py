@@ -44,8 +44,7 @@ class Reply:
     """None where the server does not say."""
     completion_tokens: int | None = None
     first_token: Mapping[str, float] = field(default_factory=dict)
-    """What the first token that is more than white space could have been, with logprobs, where they were asked for and
-    given."""
+    """What the first token with more than white space could have been, with logprobs, where the server tells."""
 
 
 Heard = Callable[[str], None]
@@ -67,8 +66,7 @@ class GrowingReply:
         return bool(self._pieces)
 
     def take(self, chunk: Any) -> bool:
-        """One event of a stream, or a whole answer. Whether it says anything: text, or what a model thinks before
-        it."""
+        """One event of a stream, or a whole answer. Whether it says anything: text, or thoughts before it."""
         if not isinstance(chunk, dict):
             raise ServerTrouble(f"sent what is no answer: {shown(repr(chunk), 60)}")
         if chunk.get("error"):
@@ -125,8 +123,7 @@ def _content(message: Any) -> str:
 
 
 def _top_logprobs(given: Any) -> dict[str, float]:
-    """What the first token with more than white space in it could have been. Several spellings may look alike; the
-    likeliest counts."""
+    """What the first token with more than white space could have been; of alike spellings the likeliest."""
     tokens = given.get("content") if isinstance(given, dict) else None
     told = (token for token in tokens if isinstance(token, dict)) if isinstance(tokens, list) else ()
     said = next((token for token in told if str(token.get("token") or "").strip()), {})
@@ -151,8 +148,7 @@ def read_json(raw: bytes) -> Any:
 
 
 async def events(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """The data of server-sent events. Lines end at line feeds alone: JSON may hold the other separators that
-    `splitlines` knows."""
+    """The data of server-sent events. Lines end at line feeds alone: JSON may hold other separators."""
     buffer, data = b"", list[bytes]()
     async for piece in pieces:
         *lines, buffer = (buffer + piece).split(b"\n") if b"\n" in piece else (buffer + piece,)

@@ -14,8 +14,7 @@ from moot.tokens.rendering import Rendering
 from moot.tokens.speaker import TokenSpeaker, turn_seed
 
 PIECE = 16
-"""Tokens between two looks at what a local model is writing. Short enough to read along; each look costs one step
-more."""
+"""Tokens between two looks at what a local model writes: few enough to read along; each look costs a step."""
 
 
 class StreamingSampler:

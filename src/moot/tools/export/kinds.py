@@ -165,8 +165,8 @@ def _counted(run: Run, steps: Sequence[int], seen: Callable[[], None]) -> Iterat
         seen()
 
 
-def _transcript(each: PlayedDebate) -> list[dict[str, Any]]:
-    return [{"step": each.step, "number": each.number, **to_record(each, with_seen=True)}]
+def _transcript(played: PlayedDebate) -> list[dict[str, Any]]:
+    return [{"step": played.step, "number": played.number, **to_record(played, with_seen=True)}]
 
 
 def _html(job: Exporting) -> None:
@@ -204,9 +204,9 @@ PLACES: dict[str, list[str]] = {
 WORK: dict[str, Work] = {
     "adapter": _adapter,
     "merged": _merged,
-    "supervised": _sets("supervised", lambda asked: lambda each: sets.supervised(each, asked.only_right)),
-    "preferences": _sets("preferences", lambda asked: lambda each: sets.PAIRS[asked.pairs](each, asked.only_right)),
-    "transcripts": _sets("transcripts", lambda asked: _transcript, "debates with what each agent saw"),
+    "supervised": _sets("supervised", lambda asked: lambda played: sets.supervised(played, asked.only_right)),
+    "preferences": _sets("preferences", lambda asked: lambda played: sets.PAIRS[asked.pairs](played, asked.only_right)),
+    "transcripts": _sets("transcripts", lambda asked: _transcript, "debates with what played agent saw"),
     "html": _html,
     "figures": _figures,
 }

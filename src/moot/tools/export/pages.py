@@ -1,9 +1,8 @@
 """Debates as one HTML file to send to a colleague: everything in it, nothing to run.
 
 What a model wrote is only ever text between tags: escaped, with control and bidirectional characters shown by their
-number. The page
-says in its own head that no script, no image and no address may be loaded, so that even a mistake here would do
-nothing.
+number. The page says in its own head that no script, no image and no address may be loaded, so that even a mistake here
+would do nothing.
 """
 
 from __future__ import annotations
@@ -60,9 +59,9 @@ def page(debates: Sequence[PlayedDebate], title: str, about: str = "") -> Iterat
     yield "</main>\n</body>\n</html>\n"
 
 
-def _debate(each: PlayedDebate, place: int) -> str:
-    debate = each.debate
-    parts = [f'<article id="d{place}">\n<h2>Debate {text(each.name)}</h2>\n']
+def _debate(played: PlayedDebate, place: int) -> str:
+    debate = played.debate
+    parts = [f'<article id="d{place}">\n<h2>Debate {text(played.name)}</h2>\n']
     parts.append(f'<div class="text question">{written(debate.question.text)}</div>\n')
     answer = debate.question.answer
     if answer is not None and answer.startswith(TESTS):
@@ -70,32 +69,32 @@ def _debate(each: PlayedDebate, place: int) -> str:
         parts.append(f"<details>{tests}</details>\n")
     elif answer is not None:
         parts.append(f'<p><span class="soft">Right answer:</span> {text(answer)}</p>\n')
-    parts.append(f"<p>{_why(each)}</p>\n")
+    parts.append(f"<p>{_why(played)}</p>\n")
     for (round, ballot), turns in groupby(enumerate(debate.turns), key=lambda item: (item[1].round, item[1].ballot)):
-        cards = (_turn(each, i) for i, _ in turns)
+        cards = (_turn(played, i) for i, _ in turns)
         name = "Closing ballot" if ballot else f"Round {round}"
         parts.append(f'<h3>{name}</h3>\n<div class="turns">\n{"".join(cards)}</div>\n')
-    parts.append(_jury(each))
-    parts.append(_matrix(each))
+    parts.append(_jury(played))
+    parts.append(_matrix(played))
     return "".join(parts) + "</article>\n"
 
 
-def _turn(each: PlayedDebate, i: int) -> str:
-    turn, debate = each.debate.turns[i], each.debate
-    outcome = each.outcome
+def _turn(played: PlayedDebate, i: int) -> str:
+    turn, debate = played.debate.turns[i], played.debate
+    outcome = played.outcome
     won = outcome is not None and turn.agent == outcome.winner
     kind = "turn failed" if turn.failed else "turn won" if won else "turn"
     tags = ['<span class="tag mark">won the debate</span>'] if won else []
-    if each.answer_known and turn.answers:
-        kind_of, how = ("good", "right") if each.correct(i) else ("bad", "wrong")
+    if played.answer_known and turn.answers:
+        kind_of, how = ("good", "right") if played.correct(i) else ("bad", "wrong")
         tags.append(f'<span class="tag {kind_of}">{how} answer</span>')
     called = persona(turn.agent).name if debate.rules.personas else ""
     position = debate.position(turn.agent)
     called = called if position is None else f"argues for: {position}"
     who = f"Agent {turn.agent}" + (f' <span class="soft">{text(called)}</span>' if called else "")
     parts = [f'<section class="{kind}">\n<header><strong>{who}</strong>{"".join(tags)}</header>\n']
-    parts.append(_said(each.debate, turn, bool(each.sampled) and each.sampled[i].stop_reason == "length"))
-    if numbers := "<br>".join(_numbers(each, i)):
+    parts.append(_said(played.debate, turn, bool(played.sampled) and played.sampled[i].stop_reason == "length"))
+    if numbers := "<br>".join(_numbers(played, i)):
         parts.append(f'<div class="score">{numbers}</div>\n')
     return "".join(parts) + "</section>\n"
 
@@ -121,59 +120,59 @@ def _about_seats(debate: Debate, turn: Turn, content: str) -> str:
     return relabelled(content, debate.labels(turn.agent), range(debate.num_agents))
 
 
-def _jury(each: PlayedDebate) -> str:
-    if not each.debate.jury:
+def _jury(played: PlayedDebate) -> str:
+    if not played.debate.jury:
         return ""
     cards = []
-    for j, turn in enumerate(each.debate.jury):
+    for j, turn in enumerate(played.debate.jury):
         head = f"<header><strong>Judge {j}</strong></header>"
-        cards.append(f'<section class="turn">\n{head}\n{_said(each.debate, turn, cut=False)}</section>\n')
-    count = "count" if each.scoring.judges_count else "do not count"
+        cards.append(f'<section class="turn">\n{head}\n{_said(played.debate, turn, cut=False)}</section>\n')
+    count = "count" if played.scoring.judges_count else "do not count"
     return f'<h3>Judges without a seat, whose votes {count}</h3>\n<div class="turns">\n{"".join(cards)}</div>\n'
 
 
-def _numbers(each: PlayedDebate, i: int) -> list[str]:
+def _numbers(played: PlayedDebate, i: int) -> list[str]:
     """What the turn got. A reward by agent belongs to no single turn, and stands under the votes."""
-    agent, number, taught = each.debate.turns[i].agent, each.debate.turn_numbers()[i], each.advantages
-    if each.scores is None or taught is None or each.scores.per == "agent":
+    agent, number, taught = played.debate.turns[i].agent, played.debate.turn_numbers()[i], played.advantages
+    if played.scores is None or taught is None or played.scores.per == "agent":
         return []
-    rewards = {name: stream.values[agent][number] for name, stream in each.scores.streams.items()}
+    rewards = {name: stream.values[agent][number] for name, stream in played.scores.streams.items()}
     both = ((text(name), reward, taught.at(name, agent, number)) for name, reward in rewards.items())
     return [f"{name}: reward {reward:+.2f}, advantage {advantage:+.2f}" for name, reward, advantage in both]
 
 
-def _outcome(each: PlayedDebate) -> str:
-    if each.error is not None:
+def _outcome(played: PlayedDebate) -> str:
+    if played.error is not None:
         return "lost by the engine"
-    outcome = each.outcome
+    outcome = played.outcome
     return "nobody won" if outcome is None or outcome.winner is None else f"Agent {outcome.winner} won"
 
 
-def _why(each: PlayedDebate) -> str:
-    if each.error is not None:
+def _why(played: PlayedDebate) -> str:
+    if played.error is not None:
         lost = "The engine failed, so the debate was never scored"
-        return f'<span class="tag bad">lost</span> {lost}: {text(each.error)}'
-    outcome = each.outcome
+        return f'<span class="tag bad">lost</span> {lost}: {text(played.error)}'
+    outcome = played.outcome
     if outcome is None:
         return "This debate was never scored."
     listed = ", ".join(f"Agent {agent} {mean:+.2f}" for agent, mean in enumerate(outcome.means) if mean is not None)
-    reward = text(each.scoring.reward)
+    reward = text(played.scoring.reward)
     if outcome.winner is None:
         agents = " and ".join(f"Agent {agent}" for agent in outcome.leaders)
         level = "all have the same mean reward" if len(outcome.leaders) == len(outcome.means) else f"{agents} are level"
         return f"Nobody won: {level if outcome.voted else 'no vote was cast'} ({reward}: {listed})."
-    told = f"<strong>{_outcome(each)}</strong> by the highest mean reward ({reward}: {listed})."
-    if each.debate.rules.shuffle_labels:
-        told += " Agents knew each other by other numbers; here all are called by their seats."
+    told = f"<strong>{_outcome(played)}</strong> by the highest mean reward ({reward}: {listed})."
+    if played.debate.rules.shuffle_labels:
+        told += " Agents knew played other by other numbers; here all are called by their seats."
     return told
 
 
-def _matrix(each: PlayedDebate) -> str:
+def _matrix(played: PlayedDebate) -> str:
     """Who was preferred to whom, over the whole debate: the row's agent over the column's."""
-    debate, agents = each.debate, range(each.debate.num_agents)
+    debate, agents = played.debate, range(played.debate.num_agents)
     preferred: Counter[tuple[int, int]] = Counter()
     ties = 0
-    for vote in () if each.outcome is None else each.outcome.votes:
+    for vote in () if played.outcome is None else played.outcome.votes:
         preferred[vote.left, vote.right] += vote.verdict == ">"
         ties += vote.verdict == "="
     if not +preferred and not ties:
@@ -185,11 +184,11 @@ def _matrix(each: PlayedDebate) -> str:
         rows += f"<tr><th scope=row>Agent {a}</th>{cells}</tr>\n"
     even = f"<p>{ties} votes called two answers equally good.</p>\n" if ties else ""
     table = f"<table>\n<tr><td></td>{head}</tr>\n{rows}</table>"
-    return f'<h3>Votes</h3>\n<div class="wide">{table}</div>\n{even}{_agent_numbers(each)}'
+    return f'<h3>Votes</h3>\n<div class="wide">{table}</div>\n{even}{_agent_numbers(played)}'
 
 
-def _agent_numbers(each: PlayedDebate) -> str:
-    if each.advantages is None or each.advantages.per != "agent":
+def _agent_numbers(played: PlayedDebate) -> str:
+    if played.advantages is None or played.advantages.per != "agent":
         return ""
-    listed = ", ".join(f"Agent {agent} {value:+.2f}" for agent, value in enumerate(each.advantages.values))
+    listed = ", ".join(f"Agent {agent} {value:+.2f}" for agent, value in enumerate(played.advantages.values))
     return f'<p class="soft">Advantages: {listed}.</p>\n'

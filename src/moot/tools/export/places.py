@@ -1,5 +1,4 @@
-"""Where what is exported goes. Nothing is overwritten unless asked, and a kill leaves the old or the new, never a
-half."""
+"""Where what is exported goes. Nothing is overwritten unasked; a kill leaves the old or the new."""
 
 from __future__ import annotations
 

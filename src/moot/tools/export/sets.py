@@ -5,8 +5,7 @@
                    "debate": "12/3"}
 
 The prompt is the question alone, as one would ask it: the debate is how the answer was found, not part of it. Who won
-is what the run's
-own reward said. A debate that says nothing is left out and counted under its reason.
+is what the run's own reward said. A debate that says nothing is left out and counted under its reason.
 """
 
 from __future__ import annotations
@@ -59,39 +58,39 @@ def write(
     return written
 
 
-def supervised(each: PlayedDebate, only_right: bool = False) -> Iterator[Row]:
+def supervised(played: PlayedDebate, only_right: bool = False) -> Iterator[Row]:
     """The winner's last answer."""
-    turn = winning_turn(each, only_right)
+    turn = winning_turn(played, only_right)
     # What an advocate says answers what it was told to argue for, not the question.
-    prompt = _asked(each) if each.debate.rules.own_answers else seen_to_json(each, turn)
-    yield {"prompt": prompt, "completion": _said(each, turn), "debate": each.name}
+    prompt = _asked(played) if played.debate.rules.own_answers else seen_to_json(played, turn)
+    yield {"prompt": prompt, "completion": _said(played, turn), "debate": played.name}
 
 
-def best_and_worst(each: PlayedDebate, only_right: bool = False) -> Iterator[Row]:
+def best_and_worst(played: PlayedDebate, only_right: bool = False) -> Iterator[Row]:
     """One pair per debate: the winner's last answer, and that of the agent with the lowest reward."""
-    chosen = winning_turn(each, only_right)
-    outcome = each.outcome
+    chosen = winning_turn(played, only_right)
+    outcome = played.outcome
     assert outcome is not None
-    last, means = last_parsed(each.debate), outcome.means
+    last, means = last_parsed(played.debate), outcome.means
     best = max(mean for mean in means if mean is not None)
     readable = [(mean, turn) for mean, turn in zip(means, last, strict=True) if mean is not None and turn is not None]
     below = [(mean, turn) for mean, turn in readable if mean < best]
     if not below:
         raise LeftOut("no readable answer below the winner's")
-    yield _pair(each, chosen, min(below, key=lambda pair: pair[0])[1])
+    yield _pair(played, chosen, min(below, key=lambda pair: pair[0])[1])
 
 
-def voted_pairs(each: PlayedDebate, only_right: bool = False) -> Iterator[Row]:
+def voted_pairs(played: PlayedDebate, only_right: bool = False) -> Iterator[Row]:
     """Every two answers between which the judges clearly preferred one."""
-    _check_played(each)
+    _check_played(played)
     written, same = 0, False
-    for pair, cast in by_pair(each.ballots.votes).items():
+    for pair, cast in by_pair(played.ballots.votes).items():
         chosen = clear_consensus(cast)
-        if chosen is None or not _solution(each, chosen) or (only_right and not _is_right(each, chosen)):
+        if chosen is None or not _solution(played, chosen) or (only_right and not _is_right(played, chosen)):
             continue
         (rejected,) = pair - {chosen}
         try:
-            row = _pair(each, chosen, rejected)
+            row = _pair(played, chosen, rejected)
         except LeftOut:
             same = True
             continue
@@ -104,61 +103,60 @@ def voted_pairs(each: PlayedDebate, only_right: bool = False) -> Iterator[Row]:
 PAIRS: dict[str, Callable[[PlayedDebate, bool], Iterator[Row]]] = {"best_worst": best_and_worst, "votes": voted_pairs}
 
 
-def winning_turn(each: PlayedDebate, only_right: bool = False) -> int:
+def winning_turn(played: PlayedDebate, only_right: bool = False) -> int:
     """The last readable turn of whoever won."""
-    _check_played(each)
-    outcome = each.outcome
+    _check_played(played)
+    outcome = played.outcome
     assert outcome is not None
     if outcome.winner is None:
-        silent = each.scoring.rule.from_votes and not outcome.voted
+        silent = played.scoring.rule.from_votes and not outcome.voted
         raise LeftOut("nobody won: no vote was cast" if silent else "nobody won: several are level")
-    turn = last_parsed(each.debate)[outcome.winner]
+    turn = last_parsed(played.debate)[outcome.winner]
     if turn is None:
         raise LeftOut("the winner gave no readable answer")
-    if not _solution(each, turn):
+    if not _solution(played, turn):
         raise LeftOut("the winner's answer is empty")
-    if only_right and not _is_right(each, turn):
+    if only_right and not _is_right(played, turn):
         raise LeftOut("the winner's answer is not known to be right")
     return turn
 
 
-def _check_played(each: PlayedDebate) -> None:
-    if each.error is not None:
+def _check_played(played: PlayedDebate) -> None:
+    if played.error is not None:
         raise LeftOut("the engine lost the debate")
-    if each.scores is None:
+    if played.scores is None:
         raise LeftOut("the debate was never scored")
 
 
-def _is_right(each: PlayedDebate, turn: int) -> bool:
-    return each.answer_known and each.correct(turn)
+def _is_right(played: PlayedDebate, turn: int) -> bool:
+    return played.answer_known and played.correct(turn)
 
 
 def _essence(solution: str) -> str:
-    """What is compared: words, whatever stands between them; of programs also how lines are indented, which changes
-    what they do."""
+    """What is compared: words; of programs also how lines are indented, which changes what they do."""
     if last_program(solution) is None:
         return " ".join(solution.split())
     return "\n".join(line.rstrip() for line in solution.strip().splitlines() if line.strip())
 
 
-def _pair(each: PlayedDebate, chosen: int, rejected: int) -> Row:
-    if not each.debate.rules.own_answers:
+def _pair(played: PlayedDebate, chosen: int, rejected: int) -> Row:
+    if not played.debate.rules.own_answers:
         raise LeftOut("advocates argue for different sides, so their arguments are no answers to one prompt")
-    if _essence(_solution(each, chosen)) == _essence(_solution(each, rejected)):
+    if _essence(_solution(played, chosen)) == _essence(_solution(played, rejected)):
         raise LeftOut("chosen and rejected are the same")
-    both = {"chosen": _said(each, chosen), "rejected": _said(each, rejected)}
-    return {"prompt": _asked(each), **both, "debate": each.name}
+    both = {"chosen": _said(played, chosen), "rejected": _said(played, rejected)}
+    return {"prompt": _asked(played), **both, "debate": played.name}
 
 
-def _solution(each: PlayedDebate, turn: int) -> str:
-    parsed = each.debate.turns[turn].parsed
+def _solution(played: PlayedDebate, turn: int) -> str:
+    parsed = played.debate.turns[turn].parsed
     assert isinstance(parsed, Parsed)
     return parsed.fields["solution"]
 
 
-def _asked(each: PlayedDebate) -> list[dict[str, str]]:
-    return [{"role": "user", "content": each.debate.question.plain}]
+def _asked(played: PlayedDebate) -> list[dict[str, str]]:
+    return [{"role": "user", "content": played.debate.question.plain}]
 
 
-def _said(each: PlayedDebate, turn: int) -> list[dict[str, str]]:
-    return [{"role": "assistant", "content": _solution(each, turn)}]
+def _said(played: PlayedDebate, turn: int) -> list[dict[str, str]]:
+    return [{"role": "assistant", "content": _solution(played, turn)}]
