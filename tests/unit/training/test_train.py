@@ -199,7 +199,12 @@ def test_debates_without_a_gradient_are_not_trained_on_but_are_part_of_what_was_
 
             return off()
 
-    config = replace(CONFIG, eval_every=0, protocol=CONFIG.protocol.with_choices(reward="truth_last"))
+    config = replace(
+        CONFIG,
+        eval_every=0,
+        protocol=CONFIG.protocol.with_choices(reward="truth_last"),
+        optim=replace(CONFIG.optim, num_train_datapoints=30),
+    )
     setup = make_setup(tmp_path / "run", config, engine=Off(seed=0))
     asyncio.run(train(setup))
     without = [row for row in setup.run.metrics() if row.get("debates/dropped")]
