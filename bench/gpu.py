@@ -12,6 +12,9 @@ terminal.
 trained: with growing prompts, and with layout shared, whose transcripts are prefilled and trained once. vLLM samples the growing prompts,
 and peft trains them as plain sequences; of these it is timed on a part, and the rest is counted at the same rate.
 
+`--judged 192` times a judging round: of each answer four short checks, whose prompts share the question and the answer. Ours and vLLM, with its
+prefix cache, are given the same prompts, and neither has seen them before.
+
 Recomputed training is with gradient checkpointing, in passes of 16,384 tokens: slower, in a sixth of the memory.
 
 Of a decode step, `kernels` is how long the GPU worked, `launch` how long the host took to start it, `host` what the host did besides, and
@@ -34,7 +37,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from gpu_measure import AGENTS, ROUNDS, SHAPES
+from gpu_measure import AGENTS, CHECKS, ROUNDS, SHAPES
 
 
 def child(args: argparse.Namespace, what: str, model: str, limit: float) -> tuple[list[dict[str, Any]], str]:
@@ -112,6 +115,16 @@ def table(results: list[dict[str, Any]]) -> str:
             f"{Path(item['model']).name[:28]:28} debate {item['questions']} questions x {AGENTS} agents x {ROUNDS} rounds: "
             f"{item['rate']:.0f} tokens/s, vLLM {rate}"
         )
+    for item in (one for one in results if one["kind"] == "judging"):
+        peers = [
+            one
+            for one in results
+            if one["kind"] == "vllm judging" and all(one[name] == item[name] for name in ("model", "answers"))
+        ]
+        rate = f"{peers[0]['rate']:.0f}, {item['rate'] / peers[0]['rate']:.2f} times" if peers else "-"
+        lines.append(
+            f"{Path(item['model']).name[:28]:28} judging {item['answers']} answers x {CHECKS} checks: {item['rate']:.0f} tokens/s, vLLM {rate}"
+        )
     for item in (one for one in results if one["kind"] in ("training", "recomputed training")):
         peers = [
             one
@@ -150,6 +163,13 @@ def main() -> None:
         nargs="*",
         default=[16, 64],
         help=f"questions debated by {AGENTS} agents in {ROUNDS} rounds",
+    )
+    parser.add_argument(
+        "--judged",
+        type=int,
+        nargs="*",
+        default=[192],
+        help=f"answers of a judging round, each with {CHECKS} short checks",
     )
     parser.add_argument(
         "--iterations", type=int, nargs="*", help="questions of a step, sampled and trained; default: 64 for qwen3-8b"

@@ -33,6 +33,8 @@ AGENTS, ROUNDS = 3, 3
 ITERATION_AGENTS = 5
 END = 64
 """Tokens of a prompt that are neither an answer nor what stands before the debate."""
+CHECKS, CHECK_TOKENS, ANSWERS = 4, 64, 8
+"""A judging round: checks of each answer, tokens of each check, and how many of the answers are to one question."""
 
 
 def say(kind: str, **numbers: Any) -> None:
@@ -160,6 +162,15 @@ async def ours(args: argparse.Namespace) -> None:
                     prompt + turn + heard(random, args, vocabulary) for prompt, turn in zip(prompts, turns, strict=True)
                 ]
         say("debate", questions=questions, seconds=seconds, rate=questions * AGENTS * ROUNDS * args.tokens / seconds)
+    for answers in args.judged:
+        for timed in (False, True):
+            sampler, before = await engine.snapshot(), dict(engine.statistics)
+            params = SamplingParams(max_tokens=CHECK_TOKENS if timed else 8, seed=0)
+            begin = time.perf_counter()
+            await asyncio.gather(*(sampler.sample(p, params, CHECKS) for p in to_judge(args, vocabulary, answers)))
+            seconds = time.perf_counter() - begin
+        new = {f"{name}_tokens": engine.statistics[name] - before[name] for name in ("prefilled", "reused")}
+        say("judging", answers=answers, seconds=seconds, rate=answers * CHECKS * CHECK_TOKENS / seconds, **new)
     say("statistics", **engine.statistics)
     for count in args.datums:
         await training(args, engine, random, vocabulary, count, cuda)
@@ -231,7 +242,7 @@ async def iteration(
             sampled = [np.zeros(len(prompt), np.float32) for prompt in prompts]
         else:
             datums = list(zip(whole, sampled, strict=True))
-            prompts = [each + heard(random, args, vocabulary, agents) for each in whole]
+            prompts = [said + heard(random, args, vocabulary, agents) for said in whole]
             sampled = [
                 np.append(mask, np.zeros(len(p) - len(mask), np.float32))
                 for mask, p in zip(sampled, prompts, strict=True)
@@ -273,6 +284,14 @@ def heard(random: np.random.Generator, args: argparse.Namespace, vocabulary: int
     """What the others said, and what stands around it."""
     found: list[int] = random.integers(0, vocabulary, (agents - 1) * args.tokens + END).tolist()
     return found
+
+
+def to_judge(args: argparse.Namespace, vocabulary: int, answers: int) -> list[list[int]]:
+    """The prompts of a judging round: a question, one of its answers, and what a judge is told. The same for everybody."""
+    random = np.random.default_rng(answers)
+    questions = [random.integers(0, vocabulary, args.prompt).tolist() for _ in range(-(-answers // ANSWERS))]
+    ends = random.integers(0, vocabulary, (answers, args.tokens + END)).tolist()
+    return [questions[number // ANSWERS] + end for number, end in enumerate(ends)]
 
 
 def _device(cuda: bool) -> str:

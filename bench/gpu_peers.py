@@ -13,7 +13,19 @@ import time
 from typing import Any
 
 import numpy as np
-from gpu_measure import AGENTS, END, ITERATION_AGENTS, ROUNDS, SHAPES, heard, random_model, say
+from gpu_measure import (
+    AGENTS,
+    CHECK_TOKENS,
+    CHECKS,
+    END,
+    ITERATION_AGENTS,
+    ROUNDS,
+    SHAPES,
+    heard,
+    random_model,
+    say,
+    to_judge,
+)  # fmt: skip
 
 PEFT_TOKENS = 60_000
 """Of an iteration's datums, trained with peft to know its rate: all of them would take minutes."""
@@ -38,12 +50,14 @@ def vllm(args: argparse.Namespace) -> None:
         rows = {questions * AGENTS for questions in args.debates} | {
             questions * ITERATION_AGENTS for questions in args.iterations
         }
+        rows |= {answers * CHECKS for answers in args.judged}
         sizes = sorted(
             size for size in {8, 16, 32, 64, 96, 128, 256, *args.sequences, *rows} if size <= max(args.sequences)
         )
         llm = LLM(
             path, dtype="bfloat16", skip_tokenizer_init=True, max_num_seqs=max(args.sequences),
-            max_model_len=args.prompt + END + ROUNDS * (ITERATION_AGENTS * args.tokens + END) + 16,
+            max_model_len=args.prompt + END + ROUNDS * (ITERATION_AGENTS * args.tokens + END) + CHECK_TOKENS + 16,
+            enable_prefix_caching=True,
             gpu_memory_utilization=0.6, seed=0, compilation_config={"cudagraph_capture_sizes": sizes}, **options,
         )  # fmt: skip
         say("vllm loaded", seconds=time.perf_counter() - start)
@@ -74,6 +88,15 @@ def vllm(args: argparse.Namespace) -> None:
                     for prompt, turn in zip(prompts, turns, strict=True)
                 ]
             say(kind, questions=questions, seconds=seconds, rate=questions * agents * ROUNDS * args.tokens / seconds)
+        for answers in args.judged:
+            for tokens in (8, CHECK_TOKENS):
+                params = SamplingParams(n=CHECKS, temperature=1.0, max_tokens=tokens, ignore_eos=True, detokenize=False)
+                llm.reset_prefix_cache()  # what the round before left would be found, which a judge's prompts never are
+                prompts = [{"prompt_token_ids": prompt} for prompt in to_judge(args, vocabulary, answers)]
+                begin = time.perf_counter()
+                llm.generate(prompts, params, use_tqdm=False)
+                seconds = time.perf_counter() - begin
+            say("vllm judging", answers=answers, seconds=seconds, rate=answers * CHECKS * CHECK_TOKENS / seconds)
 
 
 def peft(args: argparse.Namespace) -> None:

@@ -178,3 +178,22 @@ def test_curves_go_to_weights_and_biases_and_to_trackio_when_asked(tmp_path: Pat
     with sqlite3.connect(database) as connection:
         logged = [json.loads(row) for (row,) in connection.execute("select metrics from metrics order by step, id")]
     assert [row["env/all/reward/total"] for row in logged if "env/all/reward/total" in row] == pytest.approx(expected)
+
+
+@pytest.mark.slow
+def test_a_continued_run_is_one_run_in_mlflow(tmp_path: Path) -> None:
+    """Where the package is installed: its own store in a file, without a server."""
+    mlflow = pytest.importorskip("mlflow")
+    place = {"MLFLOW_TRACKING_URI": f"sqlite:///{tmp_path / 'mlflow.db'}"}
+    short = [*SCRIPTED, "--warm-questions", "0", "--batch-size", "2", "--eval-questions", "2"]
+    first = train(
+        tmp_path, *short, "--num-train-datapoints", "4", "--log", "mlflow:project=mine", "--run", "r", **place
+    )
+    assert first.returncode == 0, first.stdout + first.stderr
+    again = train(tmp_path, "--resume", "r", "--num-train-datapoints", "6", "--log", "mlflow", **place)
+    assert again.returncode == 0, again.stdout + again.stderr
+    client = mlflow.MlflowClient(place["MLFLOW_TRACKING_URI"])
+    (run,) = client.search_runs([client.get_experiment_by_name("mine").experiment_id])
+    history = client.get_metric_history(run.info.run_id, "env/all/reward/total")
+    assert [metric.step for metric in history] == [1, 2, 3] and run.info.status == "FINISHED"
+    assert {artifact.path for artifact in client.list_artifacts(run.info.run_id)} == {"config.json", "debates.json"}

@@ -5,13 +5,16 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import signal
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from moot.cli import main
+from support.making import command, surroundings
 
 SMALL = [
     "--engine",
@@ -114,6 +117,39 @@ def test_several_seeds_are_several_runs(tmp_path: Path) -> None:
         "demo-arithmetic-seed1",
     ]
     assert [config(tmp_path / f"runs/demo-arithmetic-seed{seed}")["seed"] for seed in (0, 1)] == [0, 1]
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_seeds_that_were_ended_together_continue_together(tmp_path: Path, number: signal.Signals) -> None:
+    """The same command again; each then has the numbers of a run that nobody ended."""
+    longer = [*SMALL, "--num-train-datapoints", "8", "--save-every", "1"]
+    seeds = ["--seeds", "0", "1", "--run", tmp_path / "both"]
+    both = [tmp_path / f"both-seed{seed}" for seed in (0, 1)]
+    running = subprocess.Popen(
+        command("train", *longer, *seeds),
+        env=surroundings(),
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    while running.poll() is None and not all((run / "metrics.jsonl").exists() for run in both):
+        time.sleep(0.002)
+    running.send_signal(number)
+    said, _ = running.communicate(timeout=120)
+    assert running.returncode in (-number, 130), said
+    if number == signal.SIGINT:
+        assert "Nothing that was finished is lost. Continue with the same command" in " ".join(said.split())
+    done = train(tmp_path, *longer, *seeds)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "both-seed0  step" in done.stdout and "both-seed1  step" in done.stdout
+    for seed, run in enumerate(both):
+        assert train(tmp_path, *longer, "--seed", seed, "--run", f"alone{seed}").returncode == 0
+        assert numbers(run) == numbers(tmp_path / f"alone{seed}")
+
+
+def numbers(run: Path) -> list[dict[str, Any]]:
+    rows = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
+    return [{name: value for name, value in row.items() if not name.startswith("time/")} for row in rows]
 
 
 def test_a_file_and_a_protocol_set_the_defaults_and_options_win(tmp_path: Path) -> None:

@@ -76,6 +76,12 @@ class Server:
         if body.get("prompt_logprobs"):
             rows = self.table.rows(trained, prompt[:-1])
             answer["prompt_logprobs"] = [None, *rows[np.arange(len(prompt) - 1), prompt[1:]].tolist()]
+            if top := body.get("topk_prompt_logprobs"):
+                best = np.argsort(-rows, axis=1)[:, :top].tolist()
+                told = [
+                    [(token, float(row[token])) for token in of_row] for row, of_row in zip(rows, best, strict=True)
+                ]
+                answer["topk_prompt_logprobs"] = [None, *told]
         return answer
 
     # -- the protocol -----------------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from moot.cli.console import Bars, Terminal, clock
-from moot.cli.loggers import Logger
+from moot.cli.loggers import Loggers
 from moot.errors import ConfigError
 from moot.evaluate.report import Report, ReportRow, compare
 from moot.rl.best import NAME as BEST
@@ -37,9 +37,7 @@ class RunProgress(Watcher):
     """A bar for the run, one for the debates in play, and one line per step. Of several runs at once each has a name,
     which its lines begin with, and one bar."""
 
-    def __init__(
-        self, console: Terminal, bars: Bars, loggers: list[Logger], config: TrainConfig, name: str = ""
-    ) -> None:
+    def __init__(self, console: Terminal, bars: Bars, loggers: Loggers, config: TrainConfig, name: str = "") -> None:
         self._console, self._bars, self._loggers, self._config, self._name = console, bars, loggers, config, name
         self._run = name or "run"
         self._bars.plan(self._run, None)
@@ -102,11 +100,7 @@ class RunProgress(Watcher):
 
     def row(self, row: dict[str, Any]) -> None:
         self._bars.reach(self._run, row["step"])
-        numbers = {
-            name: float(value) for name, value in row.items() if isinstance(value, int | float) and name != "step"
-        }
-        for logger in self._loggers:
-            logger.row(row["step"], numbers)
+        self._loggers.row(row)
         self._told = now = time.monotonic()
         self._say(line(row, self._total, now - self._step_began, now - self._started))
         self._say_new_alarms(row)

@@ -13,7 +13,7 @@ import tyro
 
 from moot.cli.console import Terminal
 from moot.cli.ending import Ended, complain, interruptible, kept
-from moot.cli.loggers import check_names, make_loggers
+from moot.cli.loggers import Loggers, check_names
 from moot.cli.registry import OtherProtocol, option_names
 from moot.debate.prompts import temperature as seat_temperature
 from moot.debate.protocols import PRESETS as PROTOCOLS
@@ -69,7 +69,8 @@ class Train:
     dry_run: bool = False
     """Print the plan, with tokens and memory, and stop. No code of yours is loaded."""
     log: tuple[str, ...] = ()
-    """Where to log besides metrics.jsonl: tensorboard, wandb, trackio."""
+    """Where to log besides metrics.jsonl: tensorboard, wandb, trackio, mlflow; with settings as in
+    wandb:project=mine,run=abc. A run that continues is the same run there."""
 
     def run(self) -> int:
         if self.restart and self.checkpoint is not None:
@@ -139,9 +140,8 @@ class Train:
         with ExitStack() as stack:
             bars, watched = Bars(console), []
             for setup in setups:
-                loggers = make_loggers(self.log, setup.run.path, setup.config.as_dict())
-                for logger in loggers:
-                    stack.callback(logger.close)
+                loggers = Loggers(self.log, setup.run.path, setup.config.as_dict())
+                stack.callback(loggers.close)
                 name = setup.run.path.name if several else ""
                 watcher = stack.enter_context(RunProgress(console, bars, loggers, setup.config, name))
                 watched.append(replace(setup, watcher=watcher))

@@ -274,6 +274,16 @@ def check_candidates(candidates: Sequence[Sequence[int]]) -> None:
             raise ValueError(f"candidate {number} has no tokens; nothing always follows")
 
 
+def by_beginning(candidates: Sequence[Sequence[int]]) -> dict[tuple[int, ...], list[int]]:
+    """Of candidates that differ in their last token alone: what they begin with, and the last token of each."""
+    check_candidates(candidates)
+    ends: dict[tuple[int, ...], list[int]] = {}
+    for candidate in candidates:
+        *body, end = map(int, candidate)
+        ends.setdefault(tuple(body), []).append(end)
+    return ends
+
+
 def check_start(start: int) -> int:
     """The first token whose logprob is wanted: never the very first, which has none."""
     if start < 0:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from moot.cli.console import Bars, Terminal, TimeLeft, clock
+from moot.cli.loggers import Loggers
 from moot.cli.progress import RunProgress, alarm_digest, line, summary
 from moot.evaluate.report import Report, ReportRow
 from moot.runs import PlayedDebate, Run
@@ -57,7 +58,7 @@ def test_a_step_that_takes_minutes_has_an_estimate_of_the_time_left(monkeypatch:
     """Four debates of a step of 100 seconds, played in its first half: 12 steps take 1,200 seconds. The evaluation before is no step."""
     now = [0.0]
     monkeypatch.setattr("moot.cli.console.time.perf_counter", lambda: now[0])
-    progress = RunProgress(console := Terminal(), Bars(console), [], config := PRESETS["demo"])
+    progress = RunProgress(console := Terminal(), Bars(console), Loggers(), config := PRESETS["demo"])
     bars = progress._bars._bars
     bars.get_time = lambda: now[0]
     for task in bars.tasks:
@@ -89,7 +90,7 @@ def test_a_log_gets_a_sign_of_life_while_nothing_ends(
 ) -> None:
     monkeypatch.setattr("moot.cli.progress.QUIET_S", 0.02)
     said, deadline = "", time.monotonic() + 60
-    with RunProgress(console := Terminal(), Bars(console), [], PRESETS["demo"]) as progress:
+    with RunProgress(console := Terminal(), Bars(console), Loggers(), PRESETS["demo"]) as progress:
         progress.began(0, 12, "eval")
         progress.debate_finished(PlayedDebate(debate(v2(), [["", "", ""]])))
         while said.count("\n") < 2 and time.monotonic() < deadline:
@@ -102,7 +103,7 @@ def test_a_log_gets_a_sign_of_life_while_nothing_ends(
 def test_an_alarm_is_explained_when_it_begins_to_ring_and_each_step_is_one_line(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    with RunProgress(console := Terminal(), Bars(console), [], PRESETS["demo"]) as progress:
+    with RunProgress(console := Terminal(), Bars(console), Loggers(), PRESETS["demo"]) as progress:
         for step, rings in ((7, 0.0), (8, 1.0), (9, 1.0)):
             progress.began(step, 12, "self_play")
             progress.row({**ROW, "step": step, "alarm/random_noise": rings})

@@ -36,7 +36,7 @@ from moot.engine.protocol import (
     Sample,
     SamplingParams,
     StepOutput,
-    check_candidates,
+    by_beginning,
     check_datums,
     check_prompt,
     check_start,
@@ -244,12 +244,10 @@ class LocalSampler:
         self, prompt: Sequence[int] | Ints, candidates: Sequence[Sequence[int]], temperature: float = 1.0
     ) -> list[float]:
         """Candidates that differ in their last token alone are one request: those of one token share one position."""
-        check_candidates(candidates)
+        ends = by_beginning(candidates)
         items = self._prompt(prompt, max(map(len, candidates), default=0))
-        ends: dict[tuple[int, ...], list[int]] = {}
         for candidate in candidates:
-            *body, end = self._prompt(candidate, 0).tolist()
-            ends.setdefault(tuple(body), []).append(end)
+            self._prompt(candidate, 0)
         scores = await self._asked([Asked.ends(items, body, last) for body, last in ends.items()], temperature)
         by_candidate = {
             (*body, end): float(score[: len(body)].sum() + score[len(body) + place])

@@ -25,6 +25,7 @@ from moot.engine.protocol import (
     Sampler,
     SamplingParams,
     StepOutput,
+    by_beginning,
     check_datums,
     check_loss,
     check_prompt,
@@ -40,6 +41,8 @@ from moot.engine.remote.wire import Wire, pause
 from moot.errors import EngineError
 
 SAMPLE_TRIES = 6
+LIKELIEST = 20
+"""Tokens that a server is asked for in the place of one."""
 FORGOTTEN = ("not loaded", "not found", "Not Found", "expired")
 """How servers say that they know nothing of a model or a session, as after a restart."""
 
@@ -288,11 +291,40 @@ class RemoteSampler(Sampler):
         if first < len(items):
             text = types.ModelInput.from_ints(items.tolist())
             logprobs = await self._asked(lambda client: client.compute_logprobs(text))
-            # Some servers leave out the first token, which has none.
-            if len(logprobs) not in (len(items), len(items) - 1):
-                raise EngineError(f"the server returned {len(logprobs)} logprobs for {len(items)} tokens")
-            out[first:] = [np.nan if value is None else value for value in logprobs[first - len(items) :]]
+            out[first:] = _logprobs(logprobs, len(items))[first:]
         return out
+
+    async def score_continuations(
+        self, prompt: Sequence[int] | Ints, candidates: Sequence[Sequence[int]], temperature: float = 1.0
+    ) -> list[float]:
+        """One request for those that differ in their last token alone, as the words of a verdict do: the server tells
+        the likeliest tokens of that place. Those that are not among them are asked for one by one."""
+        if temperature != 1:
+            raise ValueError(f"a remote engine computes logprobs at temperature 1, not {temperature}")
+        start = [*map(int, prompt)]
+        groups = [(body, ends) for body, ends in by_beginning(candidates).items() if len(set(ends)) > 1]
+        told = await asyncio.gather(*(self._one_and_likeliest([*start, *body, ends[0]]) for body, ends in groups))
+        scores: dict[tuple[int, ...], float] = {}
+        for (body, ends), (logprobs, likeliest) in zip(groups, told, strict=True):
+            before = float(logprobs[len(start) : -1].sum())
+            known = {**likeliest, ends[0]: float(logprobs[-1])}
+            scores |= {(*body, end): before + known[end] for end in ends if end in known}
+        wanted = [tuple(map(int, candidate)) for candidate in candidates]
+        left = [candidate for candidate in dict.fromkeys(wanted) if candidate not in scores]
+        scores |= zip(left, await super().score_continuations(start, left), strict=True)
+        return [scores[candidate] for candidate in wanted]
+
+    async def _one_and_likeliest(self, tokens: list[int]) -> tuple[Floats, dict[int, float]]:
+        """The logprobs of these tokens, and those of the likeliest tokens in the place of the last, as far as the
+        server tells."""
+        from tinker import types
+
+        items = check_prompt(tokens, 1, self._engine.capabilities.context_length)
+        given = {"prompt": types.ModelInput.from_ints(items.tolist()), "num_samples": 1}
+        given |= {"sampling_params": types.SamplingParams(max_tokens=1), "include_prompt_logprobs": True}
+        answer = await self._asked(lambda client: client.sample(**given, topk_prompt_logprobs=LIKELIEST))
+        likeliest = (getattr(answer, "topk_prompt_logprobs", None) or [None])[-1] or ()
+        return _logprobs(answer.prompt_logprobs, len(items)), {int(token): float(value) for token, value in likeliest}
 
     async def _asked(self, question: Callable[[Any], Any]) -> Any:
         self._engine._check_alive(self)
@@ -391,6 +423,14 @@ async def _stepped(answer: Awaitable[Any]) -> StepOutput:
 
 async def _path(answer: Awaitable[Any]) -> str:
     return str((await answer).path)
+
+
+def _logprobs(told: Sequence[float | None] | None, count: int) -> Floats:
+    """Of so many tokens; some servers leave out the first, which has none."""
+    values = [np.nan if value is None else value for value in told or ()]
+    if len(values) not in (count, count - 1):
+        raise EngineError(f"the server returned {len(values)} logprobs for {count} tokens")
+    return np.array([np.nan] * (count - len(values)) + values, np.float32)
 
 
 def _sample(sequence: Any, temperature: float) -> Sample:

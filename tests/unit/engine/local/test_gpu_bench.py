@@ -41,6 +41,8 @@ def test_the_bench_runs_without_a_gpu_and_writes_what_it_measured(tmp_path: Path
         "0.02",
         "--iterations",
         "2",
+        "--judged",
+        "9",
         "--out",
         str(out),
     ]
@@ -53,6 +55,7 @@ def test_the_bench_runs_without_a_gpu_and_writes_what_it_measured(tmp_path: Path
         "sampling",
         "profile",
         "debate",
+        "judging",
         "statistics",
         "training",
         "iteration",
@@ -69,9 +72,12 @@ def test_the_bench_runs_without_a_gpu_and_writes_what_it_measured(tmp_path: Path
     assert shared["tokens"] == 10 * sum(20 + round * 30 + 64 + 6 - 1 for round in range(3))
     assert shared["computed_tokens"] < shared["tokens"] and growing["computed_tokens"] == growing["tokens"]
     assert growing["layout"] == "growing" and shared["layout"] == "shared"
-    assert 0.02 < results[5]["predicted_gib"] < 0.03, "the cache of 0.02 GiB and little else"
-    assert recomputed["predicted_gib"] < results[5]["predicted_gib"]
+    assert 0.02 < results[6]["predicted_gib"] < 0.03, "the cache of 0.02 GiB and little else"
+    assert recomputed["predicted_gib"] < results[6]["predicted_gib"]
     assert "tiny" in done.stdout.splitlines()[-1]
+    # 9 answers to 2 questions of 20 tokens, and of an answer's four checks the first computes all but the last token's logits.
+    assert results[3]["answers"] == 9 and results[3]["prefilled_tokens"] < 9 * (20 + 6 + 64) + 4 * 9 * 20
+    assert "judging 9 answers x 4 checks" in done.stdout
 
 
 def test_what_ends_early_keeps_what_it_said(tmp_path: Path) -> None:
