@@ -1,7 +1,7 @@
 """Requests, and the rows that decode together.
 
-A batch launches one step for all of its rows and gives `PendingTokens`: what will be known of it. On a CPU it is read at
-once. On a GPU (`gpu_batch.py`) it is read one step late, so that the device never waits for the host.
+A batch launches one step for all of its rows and gives `PendingTokens`: what will be known of it. On a CPU it is read
+at once. On a GPU (`gpu_batch.py`) it is read one step late, so that the device never waits for the host.
 """
 
 from __future__ import annotations
