@@ -19,14 +19,18 @@ from moot.errors import ConfigError
 from moot.evaluate import EvalConfig, Report
 from moot.evaluate.preflight import SAYS, Finding, contract_findings, findings
 from moot.evaluate.table import rich_table
-from moot.players.find import Players
+from moot.players.chat.endpoint import is_endpoint
+from moot.players.find import Players, check_reachable
 from moot.players.untrusted import played_names
 from moot.runs import Run
 from moot.settings.presets import PRESETS
 from moot.settings.saved import config_of
 from moot.settings.train import TrainConfig
 from moot.tasks import load as load_task
+from moot.tokens.played import PlayedDebate
+from moot.tools.check_judge import ask_judge, judge_finding
 from moot.tools.evaluate import evaluate_players
+from moot.tools.judge import TrialRow
 from moot.util.safe_text import counted
 
 _STYLES = {"pass": "green", "fail": "red", "cannot tell": "yellow"}
@@ -35,8 +39,8 @@ _STYLES = {"pass": "green", "fail": "red", "cannot tell": "yellow"}
 @dataclass(frozen=True)
 class Check:
     """Go through the preflight list before training: direct accuracy, valid comparisons, one agent right, judge
-    accuracy; and what the
-    debate's form costs: accuracy inside it, tokens, what a second round and a majority are worth.
+    accuracy; and what the debate's form costs: accuracy inside it, tokens, what a second round and a majority are
+    worth. A judge without a seat (`--judge`, or `--reward approval`) is asked about the same answers.
 
     Takes the options of `moot train` and measures the model before any training; with a RUN, its newest checkpoint.
     Each line says go or
@@ -70,7 +74,7 @@ class Check:
         if self.run_dir != self.settings_of:
             raise ConfigError(f"the run must come first: moot check {self.run_dir} …")
         config = self.config
-        train.say_trusted(self.trust_run, self.run_dir or self.config_file, played_names(config))
+        train.say_trusted(self.trust_run, self.run_dir or self.config_file, _names(config))
         if run is None and (note := train.demo_elsewhere(self.preset, config)):
             console.note(note)
         if not config.protocol.rules.peers_vote:
@@ -84,25 +88,34 @@ class Check:
                 f"task {task.name} has questions without a known answer, and the checks need answers; check on another "
                 "task"
             )
+        checked = config.protocol.scoring.rule.checked
+        check_reachable([config.outside_judge], "judge")
         watching = Watching(console)
         players = Players(config, run, watching.note, console.status)
         with kept(CONTINUING, self.out or "evals"), watching:
-            settings = EvalConfig.of(config, modes=("direct", "debate"))
-            report, out = interruptible(
-                evaluate_players(players, settings, task, self.questions, watching, out=self.out)
-            )
-        return self._show(report, watching, out, console)
+            # Whoever judges is asked afterwards, and about the same answers.
+            played = config.protocol.with_choices({"reward": "generator_judge"} if checked else {})
+            settings = EvalConfig.of(config, modes=("direct", "debate"), protocol=played)
+            rows: list[TrialRow] = []
 
-    def _show(self, report: Report, watching: Watching, out: Path, console: Terminal) -> int:
+            async def ask(debates: list[PlayedDebate], folder: Path) -> None:
+                rows.append(await ask_judge(players, config, task, debates, folder, watching))
+
+            report, out = interruptible(
+                evaluate_players(
+                    players, settings, task, self.questions, watching, out=self.out,
+                    beside=ask if config.outside_judge else None,
+                )
+            )  # fmt: skip
+        return self._show(report, [judge_finding(row) for row in rows], watching, out, console)
+
+    def _show(self, report: Report, judges: list[Finding], watching: Watching, out: Path, console: Terminal) -> int:
         checks, contract = findings(report), contract_findings(report)
-        outside = self.config.recipe.judge
-        if outside:
-            # The agents' own figure must not pass for the judge's.
-            checks = [each for each in checks if each.check.metric != "judge"]
-            console.note(
-                f"moot check does not ask the judge {outside}: only agents were asked. How good it is, moot judge "
-                "measures."
-            )
+        # The agents' own figure must not pass for the judge's, and where judges check answers agents need not compare.
+        asked = self.config.protocol.scoring
+        silent = {"judge"} if judges else set()
+        silent |= {"comparisons"} if asked.rule.checked or not asked.agents_count else set()
+        checks = [*(each for each in checks if each.check.metric not in silent), *judges]
         results = [*checks, *contract]
         failed = any(each.verdict == "fail" for each in results)
         if self.json:
@@ -128,6 +141,12 @@ class Check:
         console.say(f"\n{counted(count, 'question')}. Answers and debates: {out / 'answers.jsonl'}", "green")
         watching.say_losses()
         return int(failed or report.rows[0].questions == 0)
+
+
+def _names(config: TrainConfig) -> dict[str, str]:
+    """What a check would run or call: what evaluations do, and the judge."""
+    judge = config.recipe.judge
+    return played_names(config) | ({"judge": judge} if is_endpoint(judge) else {})
 
 
 def _number(each: Finding, value: float) -> str:
@@ -166,7 +185,7 @@ def defaults(arguments: list[str]) -> Check:
         path = Path(arguments[0])
         run = Run.open(path)
         config = config_of(run)
-        train.trusted(run.path, played_names(config), arguments[1:])
+        train.trusted(run.path, _names(config), arguments[1:])
         return Check(path, config=config, settings_of=path)
     read = train.defaults(arguments)
     return Check(preset=read.preset, config=read.config)

@@ -23,7 +23,7 @@ from moot.evaluate.store import SampleKey, question_key
 from moot.evaluate.table import rich_table
 from moot.judges.asking import judge_of
 from moot.players.find import Players, policy_config
-from moot.runs import write_atomically
+from moot.runs import PlayedDebate, Run, write_atomically
 from moot.tasks import load as load_task
 from moot.tasks.task import Task
 from moot.tools.evaluate import answers_folder
@@ -82,7 +82,8 @@ class JudgeCommand:
     k: int = 8
     """Answers per question."""
     answers: _File = None
-    """Answers from this file: a line per question, {"question": …, "answer": the right one, "answers": [texts]}."""
+    """Answers from this file: a line per question, {"question": …, "answer": the right one, "answers": [texts]}. Or
+    from a run's folder: the answers of its debates."""
     opponents: int = 2
     """How many other answers each answer meets on the ballot pairs."""
     seed: int = 0
@@ -126,6 +127,7 @@ class JudgeCommand:
         players = Players(config, None, watching.note, console.status)
         out = self.out or Path("judges") / answers_folder(None, config.model, task.name, None, 0).name
         with kept(CONTINUING, out), watching:
+            out.mkdir(parents=True, exist_ok=True)
             rows = interruptible(self._measured(players, task, given, ways, out, watching))
             write_atomically(out / "report.json", json.dumps(self._report(rows), indent=1).encode() + b"\n")
         return self._show(rows, out, watching, console)
@@ -197,7 +199,7 @@ class JudgeCommand:
             "questions": self.questions,
             "seed": self.seed,
         }
-        return {**asked, "rows": [row.as_dict() for row in rows], "advice": advice(rows)}
+        return {**asked, "rows": [row.as_dict() for row in rows], "advice": advice(rows), "options": options(rows)}
 
     def _show(self, rows: Sequence[TrialRow], out: Path, watching: Watching, console: Terminal) -> int:
         if self.json:
@@ -217,6 +219,8 @@ class JudgeCommand:
         measured = f"{counted(count, 'question')} with right and wrong answers"
         console.say(f"\n{measured}. Report: {out / 'report.json'}. Look at every verdict: moot view {out}", "green")
         watching.say_losses()
+        if told := options(rows):
+            console.say(f"Train with it: moot train --task {self.task} {told}")
         return 0 if count else 1
 
 
@@ -250,8 +254,36 @@ def advice(rows: Sequence[TrialRow]) -> str:
     return said
 
 
+def options(rows: Sequence[TrialRow]) -> str:
+    """How `moot train` is told to use the best way; empty where nothing could be measured."""
+    if not rows or rows[0].measures.pair_accuracy is None:
+        return ""
+    best, way = rows[0], rows[0].way
+    prompts = f" --prompts {way.texts}.toml" if way.texts else ""
+    if way.ballot == "lines":
+        return f"--judge {way.judge} --voters judges{prompts}"
+    checks = [f"checks={best.checks}"] if way.ballot == "approval" else []
+    shown = [f"show={way.show}"] if way.show != "solution" else []
+    settings = ",".join([*checks, *shown])
+    return f"--reward {way.ballot}{':' * bool(settings)}{settings} --judge {way.judge}{prompts}"
+
+
+def answers_of_run(path: Path) -> dict[Question, list[str]]:
+    """What was answered in a run's debates, question by question."""
+    answers: dict[Question, list[str]] = {}
+    for played in Run.open(path).debates():
+        if isinstance(played, PlayedDebate) and played.error is None:
+            said = [(turn.fields or {})["solution"] for turn in played.debate.turns if turn.answers]
+            answers.setdefault(played.debate.question, []).extend(said)
+    if not any(answers.values()):
+        raise ConfigError(f"answers {str(path)!r}: this run has no debates with an answer that can be read")
+    return {question: texts for question, texts in answers.items() if texts}
+
+
 def read_answers(path: Path, task: Task) -> dict[Question, list[str]]:
-    """A file of questions with answers. What the task asks in the same words is the task's own question."""
+    """A file of questions with answers, or a run. What the task asks in the same words is the task's own question."""
+    if Run.exists(path):
+        return answers_of_run(path)
     known = {question.text: question for question in task.held_out}
     answers: dict[Question, list[str]] = {}
     if not path.exists():

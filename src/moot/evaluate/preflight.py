@@ -176,7 +176,9 @@ def _finding(check: Requirement, rows: dict[str, ReportRow], seed: int) -> Findi
     if check.minus is None:
         top, bottom = [share[0] for share in ours.values()], [share[1] for share in ours.values()]
         measured = cautious_interval(top, bottom, seed=seed) if ours else None
-        return _told(check, measured, round(sum(bottom)), rows[check.mode].questions, _note(check, rows[check.mode]))
+        return told_finding(
+            check, measured, round(sum(bottom)), rows[check.mode].questions, _note(check, rows[check.mode])
+        )
     theirs = _shares(rows, *check.minus)
     common = [question for question in ours if question in theirs]
     columns = [tuple(zip(*(side[question] for question in common), strict=True)) or ((), ()) for side in (ours, theirs)]
@@ -188,7 +190,7 @@ def _finding(check: Requirement, rows: dict[str, ReportRow], seed: int) -> Findi
         # there.
         unseen = wilson(0, len(common))[1]
         measured = Interval(measured.value, measured.low - unseen, measured.high + unseen)
-    return _told(check, measured, len(common), len(common))
+    return told_finding(check, measured, len(common), len(common))
 
 
 def _length(rows: dict[str, ReportRow]) -> Finding:
@@ -201,7 +203,10 @@ def _length(rows: dict[str, ReportRow]) -> Finding:
     return Finding(LENGTH, measured, round(turns), judge(measured, LENGTH.above), None, note)
 
 
-def _told(check: Requirement, measured: Interval | None, counted: int, questions: int, note: str = "") -> Finding:
+def told_finding(
+    check: Requirement, measured: Interval | None, counted: int, questions: int, note: str = ""
+) -> Finding:
+    """What was measured beside what is needed."""
     verdict = judge(measured, check.above)
     return Finding(check, measured, counted, verdict, _enough(measured, check.above, questions, verdict), note)
 

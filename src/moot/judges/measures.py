@@ -66,6 +66,7 @@ class Measures:
     j: Interval | None
     """Of approval: right answers with a score above ½ minus wrong ones."""
     precision_20: Interval | None
+    precision_30: Interval | None
     precision_50: Interval | None
     precision_100: Interval | None
     counting_fails: Interval | None
@@ -84,7 +85,7 @@ def measure(questions: Sequence[Judged], ballot: Ballot = "approval", seed: int 
     """All measures of one way to judge, from the questions that have both right and wrong answers."""
     mixed = [question for question in questions if question.mixed]
     if not mixed:
-        return Measures(0, 0, *[None] * 10)
+        return Measures(0, 0, *[None] * 11)
     wins, counts = (np.array(column, dtype=np.float64) for column in zip(*map(_wins, mixed), strict=True))
     failing = np.array([question.counting_fails for question in mixed])
     by_order = [_one_order(question) for question in mixed]
@@ -104,6 +105,7 @@ def measure(questions: Sequence[Judged], ballot: Ballot = "approval", seed: int 
         pair_accuracy=accuracy,
         j=_j(mixed, seed) if ballot == "approval" else None,
         precision_20=_precision(mixed, 0.2, seed),
+        precision_30=_precision(mixed, 0.3, seed),
         precision_50=_precision(mixed, 0.5, seed),
         precision_100=accuracy,
         counting_fails=counting_fails,

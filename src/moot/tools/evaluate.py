@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from moot.runs import Run
 from moot.runs.lock import PARTS
 from moot.settings.model import ModelConfig
 from moot.tasks.task import Task
+from moot.tokens.played import PlayedDebate
 from moot.util.disk import refuse_links
 
 
@@ -35,13 +36,14 @@ async def evaluate_players(
     judge: str | None = None,
     out: Path | None = None,
     name: str | None = None,
+    beside: Callable[[list[PlayedDebate], Path], Awaitable[object]] | None = None,
 ) -> tuple[Report, Path]:
     """The policy on up to `count` held-out questions that its run has not trained on; the report, and the folder that
     holds the answers.
 
     `judge` names who decides between advocates, checks answers, or judges in mode wins; the policy decides or checks
-    if nobody is named. What was answered before, with the same weights and settings, is found there again. Closes the
-    players.
+    if nobody is named. What was answered before, with the same weights and settings, is found there again. With the
+    debates and the folder, `beside` may ask the players for more. Closes the players.
     """
     config, run = players.config, players.run
     if run is not None and out is None:
@@ -64,6 +66,7 @@ async def evaluate_players(
         folder = out or answers_folder(None if run is None else run.path, config.model, task.name, name, at)
         answers = stack.enter_context(contextlib.closing(AnswerStore(folder / "answers.jsonl")))
         seats = {guest: seat for guest, (seat, _) in guests.items()}
+        debates: list[PlayedDebate] = []
         report = await evaluate(
             players.policy,
             task,
@@ -74,7 +77,10 @@ async def evaluate_players(
             contest=contest,
             answers=answers,
             watcher=watcher,
+            graded=debates.extend,
         )
+        if beside is not None:
+            await beside(debates, folder)
     about = {
         "run": None if run is None else str(run.path),
         "step": at,

@@ -96,11 +96,13 @@ def test_a_logger_that_is_not_installed_is_found_before_anything_is_made(
 
 
 def test_check_does_not_give_the_agents_figure_for_the_judges(capsys: pytest.CaptureFixture[str]) -> None:
-    check = ("check", "--engine", "scripted", "--questions", "4", "--judge", NOBODY, "--voters", "judges", "--json")
-    main(list(check))
-    out, error = capsys.readouterr()
-    assert "judge accuracy" not in [each["check"] for each in json.loads(out)["checks"]]
-    assert f"does not ask the judge {NOBODY}" in " ".join(error.split()) and "moot judge" in error
+    check = ("check", "--engine", "scripted", "--questions", "4", "--voters", "judges", "--json")
+    status, error = said(capsys, *check, "--judge", NOBODY)
+    assert status == 2 and f"judge {NOBODY} cannot be reached" in error and not Path("evals").exists()
+    main([*check, "--judge", "base"])
+    out, _ = capsys.readouterr()
+    named = [each["check"] for each in json.loads(out)["checks"]]
+    assert "judge accuracy" not in named and "judge base, lines, solution" in named
 
 
 def test_a_log_says_what_is_being_loaded_before_it_is(

@@ -70,7 +70,7 @@ USES = {
     "advantage": ["rescore", "train"],
     "task": ["eval", "check", "train"],
     "base_url": ["eval", "check", "train"],
-    "judge": ["train"],
+    "judge": ["check", "train"],
 }
 COMMANDS = {
     "rescore": ["rescore", "{run}"],

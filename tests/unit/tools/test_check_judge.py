@@ -1,0 +1,135 @@
+"""`moot check` asks the judge that the same options would train with, and `moot judge` says how to train with the best."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moot.cli.judge import options
+from moot.cli.main import main
+from moot.debate.checks import Check
+from moot.debate.play import Speak
+from moot.engine.protocol import SamplingParams
+from moot.judges.asking import Asked
+from moot.judges.measures import Judged, measure
+from moot.settings.presets import PRESETS
+from moot.tools import check_judge
+from moot.tools.judge import TrialRow, Way
+
+TASK = "sevens.py"
+SEVENS = '''
+from dataclasses import replace
+from moot.tasks import load
+
+def task(seed=0, held_out=0):
+    """The script answers 7 most often, so that is what is right."""
+    given = load("arithmetic", seed, held_out)
+    right = [replace(question, answer="7") for question in given.held_out]
+    return replace(given, train=lambda i: replace(given.train(i), answer="7"), held_out=right)
+'''
+
+
+class Planted:
+    """Approves the answer 7, or every other."""
+
+    def __init__(self, right: bool | None) -> None:
+        self.right, self.asked = right, list[Asked]()
+
+    async def check(self, asked: Asked, params: SamplingParams) -> Check:
+        self.asked.append(asked)
+        value = 0.5 if self.right is None else 0.9 if ("{7}" in asked.answers[0]) == self.right else 0.2
+        return Check(value, "Hm.", 7)
+
+    def speaker(self, params: SamplingParams, limits: Mapping[str, int]) -> Speak:
+        raise AssertionError("nobody asks for lines")
+
+
+@pytest.fixture
+def sevens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.chdir(tmp_path)
+    Path(TASK).write_text(SEVENS)
+    return f"{TASK}:task"
+
+
+@pytest.mark.parametrize(("right", "says"), [(True, "go"), (False, "no-go"), (None, "caution")])
+def test_check_says_whether_the_judge_is_worth_listening_to(
+    right: bool | None, says: str, sevens: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A judge that never tells is right in half of the pairs: with few questions the interval has 0.65 inside it."""
+    planted = Planted(right)
+    monkeypatch.setattr(check_judge, "judge_of", lambda guest: planted)
+    count = "60" if right is not None else "3"
+    typed = (
+        "--task",
+        sevens,
+        "--reward",
+        "approval:checks=2",
+        "--max-rounds",
+        "1",
+        "--max-tokens",
+        "400",
+        "--num-agents",
+        "4",
+    )
+    status = main(["check", "--engine", "scripted", *typed, "--questions", count, "--json"])
+    told = {each["check"]: each for each in json.loads(capsys.readouterr().out)["checks"]}
+    found = told["judge base, approval ×2, solution"]
+    assert found["says"] == says and found["above"] == 0.65
+    assert found["measured"]["value"] == {True: 1.0, False: 0.0, None: 0.5}[right]
+    assert {"judge accuracy", "valid comparisons"}.isdisjoint(told), "nothing is said of agents' votes"
+    assert status == 1 or says != "no-go"
+    assert {(asked.ballot, asked.show) for asked in planted.asked} == {("approval", "solution")}
+    before = len(planted.asked)
+    main(["check", "--engine", "scripted", *typed, "--questions", count, "--json"])
+    assert len(planted.asked) == before > 0, "nothing is asked twice"
+
+
+def test_the_way_is_that_of_training() -> None:
+    config = PRESETS["demo"]
+    pairs = config.under(config.protocol.with_choices({"reward": "pairs:opponents=3,show=answer"}))
+    way, trial = check_judge.way_of(pairs)
+    assert (way.judge, way.ballot, way.show, trial.opponents) == ("base", "pairs", "answer", 3)
+    assert trial.max_tokens == pairs.debate.evaluation_tokens
+
+
+@pytest.mark.parametrize(
+    ("way", "checks", "told"),
+    [
+        (Way("RUN@best"), 8, "--reward approval:checks=8 --judge RUN@best"),
+        (Way("base", "approval", "answer"), 4, "--reward approval:checks=4,show=answer --judge base"),
+        (Way("m@http://h/v1", "pairs"), 1, "--reward pairs --judge m@http://h/v1"),
+        (Way("base", "lines"), 1, "--judge base --voters judges"),
+    ],
+)
+def test_the_options_for_training_are_those_of_the_best_way(way: Way, checks: int, told: str) -> None:
+    measures = measure([Judged((True, False), (0.9, 0.1), (1, 1), False)])
+    assert options([TrialRow(way, checks, measures)]) == told
+    assert options([TrialRow(way, checks, measure([]))]) == "" == options([])
+
+
+def test_a_runs_debates_are_answers(sevens: str, capsys: pytest.CaptureFixture[str]) -> None:
+    few: tuple[Any, ...] = (
+        "--num-train-datapoints",
+        "8",
+        "--batch-size",
+        "4",
+        "--eval-every",
+        "0",
+        "--warm-questions",
+        "0",
+    )
+    typed = ("--task", sevens, "--max-tokens", "400", "--run", "run")
+    assert main(["train", "--engine", "scripted", *typed, *few]) in (0, 1)
+    judged = ("judge", "--engine", "scripted", "--task", sevens, "--answers", "run", "--checks", "2", "--json")
+    capsys.readouterr()
+    assert main(list(judged)) == 0
+    out = capsys.readouterr().out
+    (row,) = json.loads(out)["rows"]
+    assert row["pairs"] > 0 and json.loads(out)["options"] == "--reward approval:checks=2 --judge base"
+    assert main(["judge", "--engine", "scripted", "--answers", "run", "--checks", "2", "--task", sevens]) == 0
+    last = capsys.readouterr().out.rstrip().splitlines()[-1]
+    assert last.endswith("--reward approval:checks=2 --judge base") or "approval:checks=2" in last
