@@ -52,8 +52,8 @@ def test_the_demo_runs_from_the_wheel(bin: Path, tmp_path: Path) -> None:
     cut = [
         "--warm-questions",
         2,
-        "--warm-batch-size",
-        2,
+        "--with",
+        "warm_start:batch_size=2",
         "--batch-size",
         2,
         "--num-train-datapoints",

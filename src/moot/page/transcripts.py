@@ -1,4 +1,4 @@
-"""Files of debates that are not runs: what `moot demo` and `moot ask` write, and anything `moot score` reads.
+"""Files of debates that are not runs: what `moot demo` and `moot label` write, and anything `moot score` reads.
 
 The page gets each as a small run, in a folder that goes when the page does; it is written anew when its file grows.
 """
