@@ -24,7 +24,7 @@ from moot.training.commit import restore
 from moot.training.loop import train
 from unit.training.test_train import CONFIG, make_setup
 
-COLD = replace(CONFIG, warm=replace(CONFIG.warm, warm_questions=0))
+COLD = replace(CONFIG, warm_questions=0)
 
 
 def played(path: Path, config: TrainConfig) -> Run:
