@@ -19,7 +19,7 @@ from moot.training.parts.moving_judge import MovingJudge
 from support.dying import dies_after
 from unit.training.test_train import CONFIG, make_setup, untimed
 
-QUIET = replace(CONFIG, eval_every=0, warm=replace(CONFIG.warm, warm_questions=0), parts=("moving_judge",))
+QUIET = replace(CONFIG, eval_every=0, warm_questions=0, parts=("moving_judge",))
 
 
 class Snaps(ScriptedEngine):
