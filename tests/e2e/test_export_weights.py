@@ -59,7 +59,7 @@ def spoken(run: Run) -> list[int]:
 def engines(run: Run, spoken: list[int]) -> tuple[Any, Any]:
     """The engine's logprobs of a turn as it was sampled: trained, and before any training."""
     engine = LocalEngine.create(
-        run.config["model"]["model"], dtype="fp32", device="cpu", lora_rank=4, max_cache_gib=0.05
+        run.config["model"]["model"], dtype="fp32", device="cpu", lora_rank=4, lora_alpha=8, max_cache_gib=0.05
     )
     engine.load_state(str(run.checkpoints()[0][1])).result()
 

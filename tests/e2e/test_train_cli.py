@@ -77,7 +77,7 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(tmp_path: Path) -> None:
         (["--task", "nope"], "task must be one of arithmetic, countdown, "),
         (["--task", "nope.jsonl"], "task 'nope.jsonl': there is no such file"),
         (["--resume", "nowhere"], "nowhere is not a run: it has no run.json"),
-        (["--log", "papyrus"], "log must name tensorboard, wandb, trackio, got 'papyrus'"),
+        (["--log", "papyrus"], "log must name tensorboard, wandb, trackio, mlflow, got 'papyrus'"),
         (["--advantage", "center_round", "--reward", "win_rate"], "advantage center_round needs rewards per turn"),
         (["--reward", "nope.py:f"], "reward 'nope.py:f': there is no file nope.py"),
         (["--flavour", "mint"], "--flavour"),

@@ -21,7 +21,8 @@ from moot.debate.types import Question
 from moot.errors import ConfigError
 from moot.players.chat.listening import Listener
 from moot.players.seats import TakenSeats
-from moot.tools.ask import BRIEF_BOX, AskedDebate, Asking, group_answer
+from moot.tools.ask import AskedDebate, Asking, group_answer
+from moot.tools.asked import BRIEF_BOX
 from moot.util.safe_text import counted, one_line
 
 

@@ -33,7 +33,8 @@ from moot.runs.lock import RunLock
 from moot.tasks.answers import grade_all
 from moot.tasks.graders import Grading, grading
 from moot.tasks.sets import normal
-from moot.tools.ask import BRIEF_BOX, IN_BOX, AskedDebate, Asking, GroupAnswer, group_answer
+from moot.tools.ask import AskedDebate, Asking, GroupAnswer, group_answer
+from moot.tools.asked import BRIEF_BOX, IN_BOX
 from moot.tools.judge import Answered, Trial, TrialConfig, Way, check_verdict
 from moot.tools.label import Label, Sheet, calibrate, label_of, labelled_rows, read_sheet, write_labels
 from moot.util.disk import write_atomically

@@ -17,7 +17,8 @@ from moot.players.chat.endpoint import own_endpoint
 from moot.players.memory import Replies
 from moot.players.seats import CommonModel, SpeakingSettings, TakenSeats, parse_seats, take_seats
 from moot.settings.train import section_limits
-from moot.tools.ask import Prices, asked_rules
+from moot.tools.ask import Prices
+from moot.tools.asked import asked_rules
 
 
 @dataclass(frozen=True)

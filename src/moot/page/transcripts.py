@@ -24,7 +24,7 @@ from moot.rl.metrics import reward_metrics
 from moot.rl.trust import panel
 from moot.runs import PlayedDebate, Run
 from moot.tasks.answers import final_number, grade
-from moot.tools.ask import asked_debate, asked_grading, asked_record
+from moot.tools.asked import asked_debate, asked_grading, asked_record
 from moot.tools.transcripts import read_debate
 from moot.util.files import write_lines
 from moot.util.json_text import read_json

@@ -4,29 +4,25 @@ needs no terminal."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from moot.debate.outcome import Outcome
 from moot.debate.parsing import BALLOT
 from moot.debate.play import Speak
-from moot.debate.protocols import preset
 from moot.debate.rewards import Grades, held_answers, last_parsed
-from moot.debate.rules import Rules
 from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
-from moot.debate.types import Observation, Question, Said, Turn
+from moot.debate.types import Observation, Said, Turn
 from moot.engine.protocol import SamplingParams
 from moot.errors import EngineError
 from moot.players.chat.listening import Casting, Listener
 from moot.rl.rollout import rollout
-from moot.runs.record import turns_to_json, with_turns
-from moot.tasks.answers import exact, grade
-from moot.tasks.graders import GRADERS, Grading, grading
+from moot.runs.record import turns_to_json
+from moot.tasks.answers import grade
 from moot.tokens.played import PlayedDebate
-
-BRIEF_BOX = "Put the final answer, as short as possible, in \\boxed{}."
+from moot.tools.asked import IN_BOX
 
 
 @dataclass(frozen=True)
@@ -114,17 +110,6 @@ class GroupAnswer:
     def level(self) -> tuple[int, ...]:
         """All who have the highest mean reward, the winner among them; empty where nobody voted."""
         return self.outcome.leaders if self.outcome.voted else ()
-
-
-IN_BOX = Grading(exact, lambda solution: None, BRIEF_BOX)
-"""Where no grader is named: in prose the last number is any number, so an answer stands in a box or nowhere."""
-
-
-def asked_grading(settings: Mapping[str, Any]) -> Grading:
-    """How the answers of a record were compared. Code that a file names is not run on its word."""
-    name, equal = (str(settings.get(key) or "") for key in ("grader", "equal"))
-    known = [named if named in GRADERS else "" for named in (name, equal)]
-    return grading(known[0] or "exact", known[1]) if any(known) else IN_BOX
 
 
 def group_answer(played: PlayedDebate, grades: Grades | None = None) -> GroupAnswer:
@@ -335,35 +320,3 @@ def _cost(spent: tuple[int | None, int | None], prices: Prices | None) -> float 
     if prices is None or read is None or written is None:
         return None
     return (read * prices.read + written * prices.written) / 1e6
-
-
-# A record, read again
-
-
-def asked_rules(settings: Mapping[str, Any]) -> Rules:
-    """The rules by which a question is debated, by the settings that stand beside its answer; what a file leaves out
-    came later."""
-    rules, temperature = preset(settings["protocol"]).rules, settings.get("temperature")
-    return replace(
-        rules,
-        closing_ballot=bool(settings.get("closing_ballot")),
-        sections=settings.get("sections", "sampled"),
-        personas=rules.personas and settings.get("personas", True),
-        temperature=1.0 if temperature is None else temperature,
-    )
-
-
-def asked_record(row: Any) -> Mapping[str, Any] | None:
-    """What `moot ask` or `moot label` wrote, in a line of a file; None for a line of something else."""
-    row = row.get("debate", row) if isinstance(row, dict) else None
-    return row if isinstance(row, dict) and {"known_answer", "settings", "turns"} <= row.keys() else None
-
-
-def asked_debate(record: Mapping[str, Any]) -> tuple[Debate, Scoring]:
-    """The debate of such a record, under the rules that were asked for, and how its votes count."""
-    settings = record["settings"]
-    question = Question(
-        str(record["question"]), record["known_answer"], str(record["number"]), str(settings["instruction"])
-    )
-    empty = Debate(question, int(record["num_agents"]), int(record["max_rounds"]), asked_rules(settings))
-    return with_turns(empty, record["turns"]), preset(settings["protocol"]).scoring

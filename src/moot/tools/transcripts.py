@@ -20,7 +20,7 @@ from moot.errors import ConfigError
 from moot.rl.advantages import ESTIMATORS, Estimator, with_advantages
 from moot.tasks.answers import grade
 from moot.tokens.played import PlayedDebate
-from moot.tools.ask import asked_debate, asked_grading, asked_record
+from moot.tools.asked import asked_debate, asked_grading, asked_record
 from moot.util.json_text import read_json
 
 MOST_AGENTS = 10_000

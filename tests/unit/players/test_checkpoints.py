@@ -133,7 +133,6 @@ def test_a_runs_numbers_are_looked_at_before_memory_is_taken(
     def made(*_: object, **__: object) -> None:
         raise AssertionError("an engine is made")
 
-    monkeypatch.setattr("moot.training.setup.make_engine", made)  # first: it takes the name from the other
     monkeypatch.setattr("moot.players.find.make_engine", made)
     for command in (
         ["ask", "--checkpoint", str(run.path), "Why?"],

@@ -17,7 +17,7 @@ from moot.debate.protocols import Protocol
 from moot.debate.rewards import score
 from moot.debate.state import Debate
 from moot.debate.types import Message, Parsed, Question
-from moot.engine.protocol import AdamParams, Datum, SamplingParams
+from moot.engine.protocol import AdamParams, Datum, SamplingParams, Scene
 from moot.engine.scripted import ScriptedEngine
 from moot.rl.advantages import ESTIMATORS, advantages
 from moot.rl.rollout import rollout
@@ -243,7 +243,7 @@ def test_a_special_token_in_the_script_ends_the_turn_as_it_ends_a_models(name: s
     """One of ten attacks of a hostile agent spells ChatML's <|im_end|> after its opening tag."""
     asked = "Round 1 of 3. Write <solution>, <evaluation> and <comparison>."
     prompt = rendering.prompt([Message("system", "You are Agent 0. 3 agents answer."), Message("user", asked)])
-    params = SamplingParams(1000, stop=rendering.stops("three_tag"))
+    params = SamplingParams(1000, stop=rendering.stops("three_tag"), scene=Scene(agent=0))
 
     async def turns() -> list[np.ndarray]:
         engines = [ScriptedEngine("hostile", seed, rendering.tokenizer) for seed in range(40)]

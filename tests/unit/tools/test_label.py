@@ -223,7 +223,7 @@ def test_score_reads_labels_and_compares_answers_as_they_were_compared(labels: P
 
 
 def test_code_that_a_record_names_is_not_run(tmp_path: Path) -> None:
-    from moot.tools.ask import IN_BOX, asked_grading
+    from moot.tools.asked import IN_BOX, asked_grading
 
     (tmp_path / "mine.py").write_text("raise SystemExit('run')\n")
     assert asked_grading({"grader": f"{tmp_path}/mine.py:f", "equal": ""}) is IN_BOX

@@ -14,7 +14,7 @@ from pathlib import Path
 from moot.errors import ConfigError
 from moot.tasks.files import QUESTION, is_label, is_trusted
 from moot.tasks.rows import Raw, read
-from moot.tools.ask import asked_record
+from moot.tools.asked import asked_record
 from moot.tools.export.places import new_file
 from moot.tools.export.sets import LONE, LeftOut, Row, Written
 
