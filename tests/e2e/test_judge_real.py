@@ -78,24 +78,3 @@ def test_the_verdicts_probability_is_that_of_the_whole_conversation_computed_ane
 
     value, anew = asyncio.run(go())
     assert value == pytest.approx(anew, abs=1e-5)
-
-
-@pytest.mark.parametrize("reward", ["approval:checks=2", "pairs"])
-def test_a_real_model_trains_on_what_its_frozen_start_says(reward: str, tmp_path: Path) -> None:
-    import moot
-    from moot.settings.train import DebateConfig, ModelConfig, OptimConfig
-
-    config = moot.TrainConfig(
-        protocol=moot.V2.with_choices({"reward": reward, "sections": "asked"}),
-        model=ModelConfig("smollm2-135m", device="cpu", dtype="fp32"),
-        debate=DebateConfig(num_agents=3, max_rounds=1, max_tokens=48, evaluation_tokens=16),
-        optim=OptimConfig(batch_size=2, num_train_datapoints=4),
-        eval_every=0,
-    )
-    run = moot.train(config, tmp_path / "run")
-    rows = [row for row in run.metrics() if row["phase"] == "self_play"]
-    assert (
-        len(rows) == 2 and all(row["tokens/jury"] > 0 for row in rows) and any(row["optim/grad_norm"] for row in rows)
-    )
-    checks = [check for step in run.steps() for record in run.records(step) for check in record["checks"]]
-    assert checks and all(0 < check["value"] < 1 and 0 < check["tokens"] <= 16 for check in checks)

@@ -265,7 +265,7 @@ class JudgingServer(httpx.AsyncBaseTransport):
             return httpx.Response(400, json={"error": {"message": "'top_logprobs' is not supported"}})
         yes, no = (log(0.8), log(0.1)) if "{7}" in body["messages"][0]["content"] else (log(0.1), log(0.8))
         word = "Yes" if yes > no else "No"
-        top = [{"token": "Yes", "logprob": yes}, {"token": " no", "logprob": no}]
+        top = [{"token": "Yes", "logprob": yes}, {"token": "No", "logprob": no}]
         said = {"content": [{"token": word, "logprob": max(yes, no), "top_logprobs": top}]}
         told = event(word, logprobs=said) if self.probabilities else event(word)
         return stream(told, event(finish="stop", usage=(50, 1)), DONE)
