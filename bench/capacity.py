@@ -123,7 +123,7 @@ async def play(engine: Any, rendering: Rendering, count: int) -> tuple[dict[str,
             debates, sampler, rendering, SamplingParams(max_tokens=512), concurrency=count, tempered=False
         )
     wall, cpu = time.perf_counter() - started, time.process_time() - worked
-    failed = [each.error for each in played if each.error]
+    failed = [item.error for item in played if item.error]
     assert not failed, failed[0]
     after, turns = engine.statistics, count * AGENTS * rounds_of(count)
     delta = {name: after.get(name, 0) - before.get(name, 0) for name in ("requests", "bytes_sent", "bytes_received")}
@@ -169,8 +169,8 @@ async def chunks(engine: Any, url: str) -> dict[str, tuple[list[tuple[float, flo
             if name == "awaited":
                 await pair[0], await pair[1]
             waiting += pair
-        for each in waiting:
-            await each
+        for item in waiting:
+            await item
         async with httpx.AsyncClient() as plain:
             done = (await plain.get(f"{url}/api/v1/applied")).json()[-2 * CHUNKS :]
         start = done[0][2]

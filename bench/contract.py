@@ -102,18 +102,18 @@ async def debates(
         empty, sampler, rendering, SamplingParams(limit), limits=LIMITS, concurrency=args.concurrency
     )
     seconds = time.perf_counter() - started
-    kept = [each for each in played if each.error is None]
-    grades = grade_all([each.debate for each in kept], task.equal, task.extract, task.check)
+    kept = [entry for entry in played if entry.error is None]
+    grades = grade_all([entry.debate for entry in kept], task.equal, task.extract, task.check)
     rights: dict[int, list[float]] = {1: [], 2: []}
     valid, voted, could, mixed, good, majority = [], [], [], [], [], []
-    for each, grade in zip(kept, grades, strict=True):
-        turns = each.debate.turns
+    for entry, grade in zip(kept, grades, strict=True):
+        turns = entry.debate.turns
         for round in (1, 2):
             rights[round].append(
                 float(np.mean([grade.correct[i] for i, turn in enumerate(turns) if turn.round == round]))
             )
         valid.append(float(np.mean([not turn.failed for turn in turns])))
-        cast = ballots(each.debate, V2.scoring)
+        cast = ballots(entry.debate, V2.scoring)
         voted.append(cast.did_vote)
         could.append(cast.could_vote)
         pairs = [
@@ -126,7 +126,7 @@ async def debates(
         majority.append(
             float(common is not None and any(grade.correct[i] for i in range(len(first)) if grade.same[i] == common))
         )
-    sampled = [int(turn.sampled.sum()) for each in kept for turn in each.sampled]
+    sampled = [int(turn.sampled.sum()) for entry in kept for turn in entry.sampled]
     row = {
         "round 1": share(rights[1]),
         "round 2": share(rights[2]),
@@ -160,8 +160,8 @@ def _difference(after: Sequence[float], before: Sequence[float]) -> dict[str, fl
 
 def _reasons(played: Sequence[Any]) -> dict[str, int]:
     counts: dict[str, int] = {}
-    for each in played:
-        for turn in each.debate.turns:
+    for entry in played:
+        for turn in entry.debate.turns:
             if turn.failed:
                 counts[turn.parsed.reason[:60]] = counts.get(turn.parsed.reason[:60], 0) + 1
     return dict(sorted(counts.items(), key=lambda item: -item[1])[:5])

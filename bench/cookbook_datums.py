@@ -181,8 +181,8 @@ class Group:
         values = self.advantages.values if self.advantages.per == "agent" else (0.0,) * len(self.trajectories)
         return [
             datum
-            for each, value in zip(self.trajectories, values, strict=True)
-            for datum in trajectory_to_data(each, value)
+            for item, value in zip(self.trajectories, values, strict=True)
+            for datum in trajectory_to_data(item, value)
         ]
 
 
@@ -234,22 +234,22 @@ def group(agents: Sequence[Sequence[Step]], values: Sequence[float], as_new: Cal
         for agent, steps in enumerate(agents):
             if round >= len(steps):
                 continue
-            each = steps[round]
-            extends = each.new is not None and as_new(len(turns))
+            item = steps[round]
+            extends = item.new is not None and as_new(len(turns))
             turns.append(Turn(round + 1, agent, "", ParseFailure("never read")))
             sampled.append(
                 SampledTurn(
-                    prompt=ints(each.new if extends and each.new is not None else each.prompt),
+                    prompt=ints(item.new if extends and item.new is not None else item.prompt),
                     extends=extends,
-                    tokens=ints(each.tokens),
-                    logprobs=floats(each.logprobs),
-                    starts=np.zeros(len(each.tokens), dtype=np.int32),
-                    temperature=each.temperature,
+                    tokens=ints(item.tokens),
+                    logprobs=floats(item.logprobs),
+                    starts=np.zeros(len(item.tokens), dtype=np.int32),
+                    temperature=item.temperature,
                 )
             )
     debate = Debate(Question("?"), len(agents), max(1, max(map(len, agents))), turns=tuple(turns))
     trajectories = [
-        trajectory([transition(each.prompt, each.tokens, each.logprobs) for each in steps]) for steps in agents
+        trajectory([transition(item.prompt, item.tokens, item.logprobs) for item in steps]) for steps in agents
     ]
     return Group(debate, tuple(sampled), Advantages.per_agent(tuple(values)), trajectories)
 
@@ -311,8 +311,8 @@ class Row:
 
 def check(case: Case) -> Row:
     count, found = 0, None
-    for number, each in enumerate(case.groups):
-        ours, theirs = each.ours(), each.theirs()
+    for number, item in enumerate(case.groups):
+        ours, theirs = item.ours(), item.theirs()
         count += len(ours)
         if found is None and (here := compare(ours, theirs, case.fields)):
             found = f"group {number}, {here}"
@@ -332,18 +332,18 @@ def check(case: Case) -> Row:
 
 def check_centring(name: str, groups: Sequence[Group]) -> Row:
     """The cookbook's way from rewards to datums, all of it, against moot's."""
-    theirs = [TrajectoryGroup(each.trajectories, list(each.rewards), [{} for _ in each.rewards]) for each in groups]
+    theirs = [TrajectoryGroup(item.trajectories, list(item.rewards), [{} for _ in item.rewards]) for item in groups]
     centred = compute_advantages(theirs)
     data, metadata = assemble_training_data(theirs, centred)
     found, widest, count = None, 0.0, 0
-    for number, (each, other, values) in enumerate(zip(groups, theirs, centred, strict=True)):
-        assert each.advantages.per == "agent"
+    for number, (item, other, values) in enumerate(zip(groups, theirs, centred, strict=True)):
+        assert item.advantages.per == "agent"
         totals = other.get_total_rewards()
-        gaps = [abs(a - float(b)) for a, b in zip(each.advantages.values, values, strict=True)]
+        gaps = [abs(a - float(b)) for a, b in zip(item.advantages.values, values, strict=True)]
         widest = max([widest, *gaps])
         # float32 holds a reward to half of this, and the mean and the difference are rounded once more each.
         slack = 4 * float(np.finfo(np.float32).eps) * max(1.0, *map(abs, totals))
-        ours = each.ours()
+        ours = item.ours()
         count += len(ours)
         here = compare(
             ours,
@@ -351,18 +351,18 @@ def check_centring(name: str, groups: Sequence[Group]) -> Row:
             FIELDS,
             slack,
         )
-        if tuple(totals) != each.returns:
-            here = f"rewards: moot has {each.returns}, the cookbook {totals}"
+        if tuple(totals) != item.returns:
+            here = f"rewards: moot has {item.returns}, the cookbook {totals}"
         elif max(gaps) > slack:
-            here = f"advantages: moot has {each.advantages.values}, the cookbook {values.tolist()}"
+            here = f"advantages: moot has {item.advantages.values}, the cookbook {values.tolist()}"
         if found is None and here:
             found = f"group {number}, {here}"
-    moved = any(value for each in groups if each.advantages.per == "agent" for value in each.advantages.values)
+    moved = any(value for item in groups if item.advantages.per == "agent" for value in item.advantages.values)
     if found is None and not moved:
         found = "every advantage is 0, so nothing was shown"
-    turns = sum(len(each.sampled) for each in groups)
+    turns = sum(len(item.sampled) for item in groups)
     note = f"advantages within {widest:.0e}"
-    return Row(name, sum(len(each.trajectories) for each in groups), turns, count, "all 5, and rewards", found, note)
+    return Row(name, sum(len(item.trajectories) for item in groups), turns, count, "all 5, and rewards", found, note)
 
 
 # ---------------------------------------------------------------- cases by hand
@@ -467,8 +467,8 @@ def from_chance(count: int = 300) -> list[Case]:
     chance = np.random.default_rng(SEED)
     agents = [[random_steps(chance) for _ in range(int(chance.integers(1, 5)))] for _ in range(count)]
     values = [
-        [float(value) for value in chance.normal(scale=chance.choice([0.0, 1e-6, 1.0, 1e4]), size=len(each))]
-        for each in agents
+        [float(value) for value in chance.normal(scale=chance.choice([0.0, 1e-6, 1.0, 1e4]), size=len(item))]
+        for item in agents
     ]
     coins = chance.random(100) < 0.5
     forms: list[tuple[str, Callable[[int], bool]]] = [
@@ -477,7 +477,7 @@ def from_chance(count: int = 300) -> list[Case]:
         ("either, by chance", lambda turn: bool(coins[turn % len(coins)])),
     ]
     return [
-        Case(f"random, {name}", [group(each, row, form) for each, row in zip(agents, values, strict=True)])
+        Case(f"random, {name}", [group(item, row, form) for item, row in zip(agents, values, strict=True)])
         for name, form in forms
     ]
 
@@ -496,9 +496,9 @@ class Recorder:
     async def sample(self, prompt: Sequence[int] | Ints, params: SamplingParams, num_samples: int = 1) -> list[Sample]:
         samples = await self.engine.sample(prompt, params, num_samples)
         # No two answers may share an array.
-        samples = [replace(each, tokens=each.tokens.copy()) for each in samples]
-        for each in samples:
-            self.asked[id(each.tokens)] = ([int(token) for token in prompt], each)
+        samples = [replace(item, tokens=item.tokens.copy()) for item in samples]
+        for item in samples:
+            self.asked[id(item.tokens)] = ([int(token) for token in prompt], item)
         return samples
 
     async def compute_logprobs(self, tokens: Sequence[int] | Ints) -> Floats:
@@ -512,36 +512,36 @@ def play(
     rendering = Rendering(recorder.engine.tokenizer)
     asked = [Debate(Question(f"What is {i} and {i + 1}?"), agents, rounds, protocol.rules) for i in range(count)]
     played = asyncio.run(rollout(asked, recorder, rendering, SamplingParams(max_tokens=max_tokens), seed=SEED))
-    errors = [each.error for each in played if each.error]
+    errors = [item.error for item in played if item.error]
     if errors:
         raise RuntimeError(f"a scripted debate failed: {errors[0]}")
-    scores = [score(each.debate, protocol.scoring) for each in played]
+    scores = [score(item.debate, protocol.scoring) for item in played]
     values = advantages(
-        zip([each.debate for each in played], scores, strict=True), ESTIMATORS[protocol.scoring.advantage]
+        zip([item.debate for item in played], scores, strict=True), ESTIMATORS[protocol.scoring.advantage]
     )
     groups = []
-    for each, score, value in zip(played, scores, values, strict=True):
+    for item, score, value in zip(played, scores, values, strict=True):
         trajectories = []
-        for turns in each.debate.turns_by_agent():
+        for turns in item.debate.turns_by_agent():
             transitions = []
             for i in turns:
-                prompt, answer = recorder.asked[id(each.sampled[i].tokens)]
-                charged = FAILED if each.debate.turns[i].failed else 0.0
+                prompt, answer = recorder.asked[id(item.sampled[i].tokens)]
+                charged = FAILED if item.debate.turns[i].failed else 0.0
                 transitions.append(
                     transition(prompt, answer.tokens.tolist(), answer.logprobs.tolist(), charged, i == turns[-1])
                 )
             trajectories.append(trajectory(transitions))
         rewards, returns = (score.rewards, score.returns) if score.per == "agent" else ((), ())
-        groups.append(Group(each.debate, each.sampled, value, trajectories, rewards, returns))
+        groups.append(Group(item.debate, item.sampled, value, trajectories, rewards, returns))
     return groups
 
 
 def turns_in(groups: Sequence[Group]) -> int:
-    return sum(len(each.sampled) for each in groups)
+    return sum(len(item.sampled) for item in groups)
 
 
 def speakers_in(groups: Sequence[Group]) -> int:
-    return sum(bool(each.transitions) for every in groups for each in every.trajectories)
+    return sum(bool(item.transitions) for every in groups for item in every.trajectories)
 
 
 def from_debates() -> list[Case]:
@@ -577,7 +577,7 @@ def known_differences() -> list[str]:
     lines = []
     warm = [Step([1, 2], None, [3], [-0.5], 1.0), Step([1, 2, 3, 4], None, [5], [-0.25], 0.5)]
     changed = group([warm], [1.0], never)
-    apart = [datum for each in warm for datum in group([[each]], [1.0], never).theirs()]
+    apart = [datum for item in warm for datum in group([[item]], [1.0], never).theirs()]
     same = "equal" if compare(changed.ours(), apart, FIELDS) is None else "NOT equal"
     lines.append(
         f"temperature changes between turns: moot {len(changed.ours())} datums, the cookbook {len(changed.theirs())}; "
@@ -616,11 +616,11 @@ def seconds(build: Callable[[], object], repeats: int = 5) -> float:
 
 
 def timing(cases: Sequence[Case]) -> tuple[float, float, int]:
-    groups = [each for case in cases for each in case.groups]
-    tokens = sum(len(datum) for each in groups for datum in each.ours())
+    groups = [item for case in cases for item in case.groups]
+    tokens = sum(len(datum) for item in groups for datum in item.ours())
     return (
-        seconds(lambda: [each.ours() for each in groups]),
-        seconds(lambda: [each.theirs() for each in groups]),
+        seconds(lambda: [item.ours() for item in groups]),
+        seconds(lambda: [item.theirs() for item in groups]),
         tokens,
     )
 
@@ -641,7 +641,7 @@ def inside() -> int:
     rows += [
         check_centring(f"cookbook's centring: {case.name}", case.groups)
         for case in debates
-        if all(each.advantages.per == "agent" for each in case.groups)
+        if all(item.advantages.per == "agent" for item in case.groups)
     ]
     table = Table("case", "trajectories", "turns", "datums", "fields", "verdict")
     for column in table.columns[1:4]:

@@ -201,7 +201,7 @@ def main(given: Sequence[str] | None = None) -> int:
             model = start(Path(folder), seed)
             for credit in CREDITS:
                 history = asyncio.run(learn(model, credit, seed, args.iterations))
-                first, *last = ([each.answers, each.votes, each.readable] for each in (history[0], *history[-3:]))
+                first, *last = ([item.answers, item.votes, item.readable] for item in (history[0], *history[-3:]))
                 result.setdefault(credit, []).append([*first, *np.mean(last, axis=0).tolist()])
         if not args.json:
             print(

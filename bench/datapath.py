@@ -99,13 +99,13 @@ def run(rendering: Rendering, replay: Replay, count: int, agents: int, rounds: i
     played = asyncio.run(
         rollout(debates, replay, rendering, SamplingParams(1000), concurrency=count, seed=next(_SEEDS))
     )  # type: ignore[arg-type]
-    scored = [(each.debate, score(each.debate, protocol.scoring)) for each in played]
+    scored = [(item.debate, score(item.debate, protocol.scoring)) for item in played]
     taught = advantages(scored, ESTIMATORS[protocol.scoring.estimator])
-    made = [d for each, values in zip(played, taught, strict=True) for d in datums(each.debate, each.sampled, values)]
+    made = [d for item, values in zip(played, taught, strict=True) for d in datums(item.debate, item.sampled, values)]
     seconds = time.process_time() - start
-    failed = sum(turn.failed for each in played for turn in each.debate.turns)
+    failed = sum(turn.failed for item in played for turn in item.debate.turns)
     assert not failed and len(made) == count * agents, (failed, len(made))
-    return seconds, sum(len(t.tokens) for each in played for t in each.sampled), sum(map(len, made))
+    return seconds, sum(len(t.tokens) for item in played for t in item.sampled), sum(map(len, made))
 
 
 def in_flight(count: int, agents: int, rounds: int) -> None:
@@ -120,7 +120,7 @@ def in_flight(count: int, agents: int, rounds: int) -> None:
     played = asyncio.run(rollout(debates, engine, rendering, SamplingParams(1000), concurrency=count))
     seconds = time.perf_counter() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    errors = sum(each.error is not None for each in played)
+    errors = sum(item.error is not None for item in played)
     print(
         json.dumps(
             {

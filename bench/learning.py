@@ -137,11 +137,11 @@ def main(given: Sequence[str] | None = None) -> int:
         began = time.perf_counter()
         found = measure(arm, range(args.seeds), args.iterations)
         result[arm] = {
-            "rose": sum(each.rose for each in found),
+            "rose": sum(item.rose for item in found),
             "seeds": len(found),
-            "first": sum(each.first for each in found) / len(found),
-            "last": sum(each.last for each in found) / len(found),
-            "longest_step": max(each.kl_step for each in found),
+            "first": sum(item.first for item in found) / len(found),
+            "last": sum(item.last for item in found) / len(found),
+            "longest_step": max(item.kl_step for item in found),
             "seconds": round(time.perf_counter() - began, 1),
         }
         if not args.json:

@@ -1,14 +1,15 @@
-"""Does debate teach? The experiments of docs/experiment.md, each from one command.
+"""Does debate teach? The experiments of docs/experiment.md, each from one command. A plan is a file of recipes/plans.
 
-    python recipes/experiment.py --plan gsm8k --model MODEL       # the fourth: a 1.5B model on GSM8K, six arms, three seeds
+    python recipes/experiment.py --plan countdown --model MODEL       # votes where a majority cannot teach
     python recipes/experiment.py --plan gsm8k --model MODEL --arms majority truth --seeds 0 1 --jobs 2 --cache-gib 14
-    python recipes/experiment.py --jobs 15 --cache-gib 3 --token-budget 12288 --gradient-checkpointing    # the first two: sums, a 135M one
-    python recipes/experiment.py --engine scripted --questions 8 --tokens 20000 --seeds 0 --warm-questions 16    # tries the plumbing out
+    python recipes/experiment.py --plan sums --jobs 15 --cache-gib 3 --token-budget 12288 --gradient-checkpointing
+    python recipes/experiment.py --plan countdown --engine scripted --questions 8 --tokens 20000 --seeds 0    # tries the plumbing out
 
-Arms are alike in everything but what is named here, and sample equally many tokens. Each end is evaluated on the same questions as its
-start and paired with it: tables/result.md has one line per arm. Whatever is there already is not done again, and an interrupted run
-continues, so that short stretches of a GPU add up (`timeout 540 python recipes/experiment.py …`). --as-is evaluates what there is and
-trains nothing. Options not listed below go to `moot train`.
+Arms are alike in everything but what the plan names, and sample equally many tokens, judges' tokens included. Each end is evaluated on the
+same questions as its start and paired with it: tables/result.md has one line per arm, result-NAME.md for what a plan measures besides,
+thirds.md how right answers went over the run, and tables/self-play the curves. Whatever is there already is not done again, and an
+interrupted run continues, so that short stretches of a GPU add up (`timeout 540 python recipes/experiment.py …`). --as-is evaluates what
+there is and trains nothing. Options not listed below go to `moot train`.
 """
 
 from __future__ import annotations
@@ -20,81 +21,49 @@ import subprocess
 import sys
 import threading
 import time
+import tomllib
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from moot.evaluate.report import Report
 from moot.evaluate.table import percent, signed
+from moot.runs import Run
 from moot.util.intervals import Interval, seeds_interval
+
+PLACE = Path(__file__).parent / "plans"
 
 
 @dataclass(frozen=True)
 class Plan:
     settings: str
     """Of every run."""
-    arms: dict[str, tuple[str, str]]
-    """Which warm start, and what is different."""
-    warm: dict[str, str]
-    """Kinds of warm start; none: every run starts from the model itself."""
+    arms: dict[str, Any]
+    """What is different: options, or a table of options and of the kind of warm start that it begins with."""
     task: str
-    test: str
-    """What is added to the task for the last measurement."""
     modes: str
-    evaluation: str
-    """How else it is evaluated."""
     tokens: int
     questions: int
     learning_rate: str
+    warm: dict[str, str] = field(default_factory=dict)
+    """Kinds of warm start; none: every run starts from the model itself."""
+    test: str = ""
+    """What is added to the task for the last measurement."""
+    evaluation: str = ""
+    """How else it is evaluated."""
+    also: dict[str, str] = field(default_factory=dict)
+    """Further measurements of start and end, by name: options of `moot eval`."""
 
+    @classmethod
+    def read(cls, name: str) -> Plan:
+        return cls(**tomllib.loads((PLACE / f"{name}.toml").read_text()))
 
-ONE_ROUND = "--num-agents 8 --max-rounds 1 --batch-size 32"
-JUDGED = "--num-agents 4 --max-rounds 1 --batch-size 48 --judge base --voters judges --reward win_rate"
-PLANS = {
-    "sums": Plan(
-        settings="--preset demo --num-agents 4 --max-rounds 2 --max-tokens 176 --judge-consensus leave_one_out --warm-questions 1024 "
-        "--warm-batch-size 16 --warm-learning-rate 5e-4 --batch-size 32 --num-substeps 1 --eval-every 0 --save-every 0",
-        arms={
-            "peers": ("warm", ""),
-            "majority": ("warm", "--reward majority"),
-            "truth": ("warm", "--reward truth"),
-            # The remedies.
-            "peers-mix": ("warm", "--reward-mix 0.5"),
-            "peers-mistakes": ("warm-mistakes", "--warm-wrong sampled"),
-        },
-        warm={"warm": "", "warm-mistakes": "--warm-wrong sampled"},
-        task="arithmetic:operands=3",
-        test="",
-        modes="direct vote debate debate+vote",
-        evaluation="",
-        tokens=1_100_000,
-        questions=200,
-        learning_rate="1e-4",
-    ),
-    "gsm8k": Plan(
-        settings="--preset easy --sections asked --no-personas --temperature 0.8 --max-tokens 512 --num-substeps 1 --lr-schedule constant "
-        "--lr-warmup 5 --eval-every 0 --save-every 0",
-        arms={
-            "majority": ("", f"{ONE_ROUND} --reward majority"),
-            "truth": ("", f"{ONE_ROUND} --reward truth"),
-            "frozen": ("", f"{ONE_ROUND} --reward majority --with frozen_labels:weights=start"),
-            "peers": ("", "--num-agents 4 --max-rounds 2 --batch-size 24"),
-            "judges": ("", JUDGED),
-            # The remedy: only what a judge says in both orders counts.
-            "swapped": ("", f"{JUDGED} --both-orders"),
-        },
-        warm={},
-        task="gsm8k",
-        test="held_out=test",
-        modes="direct vote",
-        # Debates, where they are asked for, are the same for every arm, whatever it was trained with.
-        evaluation="--k 4 --num-agents 4 --max-rounds 2",
-        tokens=2_200_000,
-        questions=400,
-        learning_rate="8e-5",
-    ),
-}
+    def arm(self, name: str) -> tuple[str, list[str]]:
+        """Its warm start, and its options."""
+        own = self.arms[name]
+        return ("", own.split()) if isinstance(own, str) else (own["warm"], own["options"].split())
 
 
 def moot(arguments: list[str], log: Path) -> bool:
@@ -108,13 +77,13 @@ def moot(arguments: list[str], log: Path) -> bool:
 
 def main() -> None:
     chosen = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    chosen.add_argument("--plan", choices=list(PLANS), default="sums")
+    chosen.add_argument("--plan", choices=sorted(file.stem for file in PLACE.glob("*.toml")), required=True)
     name = chosen.parse_known_args()[0].plan
-    plan = PLANS[name]
+    plan = Plan.read(name)
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, parents=[chosen]
     )
-    parser.add_argument("--out", type=Path, default=Path("runs/experiment" if name == "sums" else f"runs/{name}"))
+    parser.add_argument("--out", type=Path, default=Path(f"runs/{name}"))
     parser.add_argument(
         "--arms", nargs="*", default=list(plan.arms), choices=list(plan.arms), help="none: only the warm starts"
     )
@@ -169,16 +138,23 @@ def main() -> None:
         return do("training", run, ["train", *settings, *own, *others, "--run", str(run)])
 
     def evaluate(run: Path, name: str, step: str = "") -> None:
-        asked = ["--modes", *args.modes, *plan.evaluation.split(), "--questions", str(args.questions)]
-        asked += ["--k", "8"] if name == "start" else []  # what every arm is compared with is measured best
-        asked += ["--name", name, "--task", test, "--device", args.device]
-        if not evaluated(run, name):
-            do(f"evaluating, {name}", run, ["eval", f"{run}@{step}" if step else str(run), *asked])
+        common = ["--questions", str(args.questions), "--device", args.device]
+        main = ["--modes", *args.modes, *plan.evaluation.split(), "--task", test]
+        main += ["--k", "8"] if name == "start" else []  # what every arm is compared with is measured best
+        further = {
+            f"{name}-{also}": [*([] if "--task" in options else ["--task", test]), *options.split()]
+            for also, options in plan.also.items()
+        }
+        for each, asked in {name: main, **further}.items():
+            if not evaluated(run, each):
+                who = f"{run}@{step}" if step else str(run)
+                do(f"evaluating, {each}", run, ["eval", who, *asked, *common, "--name", each])
 
     def lend(source: Path, run: Path, name: str, as_name: str) -> None:
         """The same weights were evaluated there, on the same questions: so that a run can be compared with its own beginning."""
-        if evaluated(source, name) and not evaluated(run, as_name):
-            shutil.copytree(source / "evals" / name, run / "evals" / as_name, dirs_exist_ok=True)
+        for end in ("", *(f"-{also}" for also in plan.also)):
+            if evaluated(source, name + end) and not evaluated(run, as_name + end):
+                shutil.copytree(source / "evals" / (name + end), run / "evals" / (as_name + end), dirs_exist_ok=True)
 
     def warm(kind: str, seed: int) -> None:
         run = place(kind, seed)
@@ -188,11 +164,11 @@ def main() -> None:
                 evaluate(run, "base", "0")  # before training every run is the same model
 
     def arm(name: str, seed: int) -> None:
-        kind, own = plan.arms[name]
+        kind, own = plan.arm(name)
         run = place(name, seed)
         started = [*(["--from", str(place(kind, seed))] if kind else []), "--warm-questions", "0"]
         budget = ["--max-sampled-tokens", str(args.tokens), "--num-train-datapoints", "1000000"]
-        if train(run, [*own.split(), "--seed", str(seed), "--learning-rate", args.learning_rate, *started, *budget]):
+        if train(run, [*own, "--seed", str(seed), "--learning-rate", args.learning_rate, *started, *budget]):
             evaluate(run, after, "best" if args.best else "")
             if kind:
                 lend(place(kind, seed), run, after, before)
@@ -221,7 +197,7 @@ def main() -> None:
         elif runs:
             unfinished.add(target)
 
-    kinds = [kind for kind in plan.warm if not args.arms or kind in {plan.arms[name][0] for name in args.arms}]
+    kinds = [kind for kind in plan.warm if not args.arms or kind in {plan.arm(name)[0] for name in args.arms}]
     first = place(kinds[0] if kinds else args.arms[0], args.seeds[0])
     all_of(warm, kinds)
     for run in finished(kinds):
@@ -236,10 +212,14 @@ def main() -> None:
         compare(kinds, ["base", after], "warm-start")
     compare(args.arms, [before, after], "self-play")
     compare(args.arms, [after], "arms")
-    if pairs := {name: runs for name in args.arms if (runs := finished([name], [before, after]))}:
-        text = result(pairs, before, after)
-        (args.out / "tables" / "result.md").write_text(text)
-        print(f"\n{text}")
+    for end in ("", *(f"-{also}" for also in plan.also)):
+        sides = [before + end, after + end]
+        if pairs := {name: runs for name in args.arms if (runs := finished([name], sides))}:
+            text = result(pairs, *sides)
+            (args.out / "tables" / f"result{end}.md").write_text(text)
+            print(f"\n{text}")
+    if runs := {name: runs for name in args.arms if (runs := finished([name]))}:
+        (args.out / "tables" / "thirds.md").write_text(thirds(runs))
     if unfinished:
         say(f"NOT DONE: {', '.join(sorted(path.name for path in unfinished))}; the same command again continues")
     sys.exit(bool(unfinished))
@@ -265,11 +245,24 @@ def result(arms: dict[str, list[Path]], before: str, after: str) -> str:
             return None
         return seeds_interval([[run[0][q] - (run[1][q] if len(run) > 1 else 0.0) for q in common] for run in columns])
 
-    one, most, debate = ("vote", "avg@k"), ("vote", "accuracy"), ("debate", "accuracy")
+    def tokens(run: Path) -> float:
+        """Of one answer."""
+        rows = [
+            row for row in Report.read(run / "evals" / after / "report.json").rows if row.name.split("@")[0] == one[0]
+        ]
+        return sum(row.tokens / max(1, row.k) for row in rows) / max(1, len(rows))
+
+    first = next(iter(next(iter(arms.values()))))
+    voted = bool(shares(first, after, "vote", "avg@k"))
+    one, most, debate = (
+        ("vote", "avg@k") if voted else ("direct", "accuracy"),
+        ("vote", "accuracy"),
+        ("debate", "accuracy"),
+    )
     lines = [
         f"| arm | seeds | one answer | minus its {before} | minus the {before}'s majority | majority of k | minus its {before} | "
-        f"debate | minus its {before} |",
-        "|---|---|---|---|---|---|---|---|---|",
+        f"debate | minus its {before} | tokens of an answer |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for name, runs in arms.items():
         cells = [
@@ -282,7 +275,30 @@ def result(arms: dict[str, list[Path]], before: str, after: str) -> str:
         ]
         against = cell(runs, (after, *one), (before, *most))
         told = [cells[0], gaps[0], signed(against and against.as_dict()), cells[1], gaps[1], cells[2], gaps[2]]
-        lines.append(f"| {name} | {len(runs)} | {' | '.join(told)} |")
+        length = sum(map(tokens, runs)) / len(runs)
+        lines.append(f"| {name} | {len(runs)} | {' | '.join(told)} | {length:.0f} |")
+    return "\n".join(lines) + "\n"
+
+
+def thirds(arms: dict[str, list[Path]]) -> str:
+    """Right answers to fresh questions, and J of the judge, in the first, middle and last third of the iterations; means over seeds."""
+
+    def cells(runs: list[Path], wanted: Callable[[str], bool]) -> list[str]:
+        columns: list[list[float]] = [[], [], []]
+        for run in runs:
+            rows = [row for row in Run.open(run).metrics() if row["phase"] == "self_play"]
+            for place, row in enumerate(rows):
+                columns[3 * place // len(rows)] += [v for name, v in row.items() if wanted(name) and v is not None]
+        return [f"{100 * sum(column) / len(column):.1f}" if column else "–" for column in columns]
+
+    lines = [
+        "| arm | right, first third | middle | last | the judge's J, percent, first third | middle | last |",
+        "|" + "---|" * 7,
+    ]
+    for name, runs in arms.items():
+        right = cells(runs, lambda key: key.startswith("train_") and key.endswith("/correct"))
+        told = cells(runs, lambda key: key == "trust/judge_j")
+        lines.append(f"| {name} | {' | '.join([*right, *told])} |")
     return "\n".join(lines) + "\n"
 
 

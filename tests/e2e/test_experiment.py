@@ -19,6 +19,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def experiment(out: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     common = [
+        "--plan",
+        "sums",
         "--engine",
         "scripted",
         "--questions",
@@ -118,3 +120,36 @@ def test_an_interrupted_arm_continues_and_its_end_is_paired_with_the_model_it_st
         assert {file.parent.name for file in (out / run / "evals").glob("*/report.json")} == {"start", "final"}
     table = (out / "tables" / "result.md").read_text().splitlines()
     assert [line.split(" | ")[:2] for line in table[2:]] == [["| frozen", "1"], ["| judges", "1"]]
+
+
+@pytest.mark.slow
+def test_votes_of_a_judge_that_learned_go_from_the_plan_to_its_tables(tmp_path: Path) -> None:
+    """The plan's arms with fewer steps; what is measured besides has a table of its own."""
+    out = tmp_path / "countdown"
+    small = [
+        "--plan",
+        "countdown",
+        "--engine",
+        "scripted",
+        "--questions",
+        "4",
+        "--tokens",
+        "30000",
+        "--batch-size",
+        "8",
+        "--seeds",
+        "0",
+        "--out",
+    ]
+    judge = "judge_training:reward=planted,steps=2,exercises=4,checks=1,held_out=4"
+    reward = "approved:checks=1,vote_margin=0,show=answer"
+    command = [sys.executable, str(ROOT / "recipes" / "experiment.py"), *small, str(out)]
+    changed = ["--arms", "planted", "--with", judge, "--reward", reward]
+    done = subprocess.run([*command, *changed], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    tables = {file.name: file.read_text().splitlines() for file in (out / "tables").glob("*.md")}
+    assert {*tables} == {"result.md", "result-greedy.md", "result-four.md", "thirds.md"}
+    assert all(lines[2].startswith("| planted |") for lines in tables.values())
+    assert (out / "tables" / "self-play" / "curves.png").exists()
+    rows = [row for row in Run.open(out / "planted-seed0").metrics() if row["phase"] == "self_play"]
+    assert {row["judge/steps"] for row in rows} == {2.0} and rows[-1]["tokens/spent"] >= 30000

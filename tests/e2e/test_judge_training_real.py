@@ -39,7 +39,18 @@ def test_the_judges_own_weights_move_and_the_policys_do_not(tmp_path: Path, monk
     assert largest(Path("run/checkpoints/000001")) < 1e-9
     answers = [{"question": "What is 3 + 5?", "answer": 8, "answers": ["3 + 5 = 8", "3 + 5 = 9"]}]
     Path("answers.jsonl").write_text("".join(json.dumps(each) + "\n" for each in answers))
-    asked = ["judge", "run", "--answers", "answers.jsonl", "--judges", "base", "run@judge", "--checks", "1"]
+    asked = [
+        "judge",
+        "--model",
+        "smollm2-135m",
+        "--answers",
+        "answers.jsonl",
+        "--judges",
+        "base",
+        "run@judge",
+        "--checks",
+        "1",
+    ]
     assert main([*asked, "--show", "answer", "--evaluation-tokens", "24", "--out", "out", "--device", "cpu"]) == 0
     verdicts = [json.loads(line) for line in Path("out/verdicts.jsonl").read_text().splitlines()]
     assert len([verdict for verdict in verdicts if "value" in verdict]) == 4, "two judges, two answers"

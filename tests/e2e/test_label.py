@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
 import signal
 import subprocess
@@ -13,6 +14,8 @@ from typing import Any
 import pytest
 
 from moot.cli import main
+from moot.players.memory import Replies
+from moot.runs.lock import RunLock
 from support.asking import ChatServer, saying
 from support.labelling import SimulatedModel, sum_in
 from support.making import command, surroundings
@@ -204,6 +207,37 @@ def test_ctrl_c_says_that_nothing_is_lost(tmp_path: Path) -> None:
     assert process.returncode == 130
     assert errors == "moot: interrupted. Nothing that was answered is lost; the same command continues.\n"
     assert asked_before(tmp_path / "l-work") == 5
+
+
+def test_two_at_once_do_not_ask_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "l-work").mkdir()
+    with SimulatedModel() as server, RunLock() as lock:
+        lock.take(tmp_path / "l-work")
+        assert main(at(server, questions(tmp_path / "q.jsonl", 3), "--out", tmp_path / "l.jsonl")) == 2
+        assert not server.requests
+    assert "l-work is in use by process" in (error := capsys.readouterr().err)
+    assert "name another file with --out" in error
+
+
+def test_a_full_disk_is_one_clear_line_and_what_was_written_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write, file = Replies._write, questions(tmp_path / "q.jsonl", 9)
+
+    def full(self: Replies, row: Any) -> None:
+        if asked_before(tmp_path / "l-work") == 6:
+            raise OSError(errno.ENOSPC, "No space left on device", str(self.path))
+        write(self, row)
+
+    with SimulatedModel() as server:
+        given = at(server, file, "--k", 2, "--concurrency", 1, "--out", tmp_path / "l.jsonl")
+        with monkeypatch.context() as patched:
+            patched.setattr(Replies, "_write", full)
+            assert main(given) == 1
+        error = capsys.readouterr().err
+        assert "the disk is full" in error and error.count("\n") == 1 and asked_before(tmp_path / "l-work") == 6
+        asked = len(server.requests)
+        assert main(given) == 0 and len(server.requests) - asked == 12
 
 
 def test_a_judge_scores_every_answer_and_the_highest_score_is_the_label(tmp_path: Path) -> None:

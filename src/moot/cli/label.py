@@ -29,6 +29,7 @@ from moot.evaluate.store import AnswerStore
 from moot.judges.asking import judge_of
 from moot.players.memory import Replies
 from moot.players.seats import TakenSeats
+from moot.runs.lock import RunLock
 from moot.tasks.answers import grade_all
 from moot.tasks.graders import Grading, grading
 from moot.tasks.sets import normal
@@ -149,6 +150,8 @@ class _Job:
         rules, prompts = options.speakers.rules(), options.speakers.prompts
         debates = [Debate(each, options.answers, options.rounds, rules, prompts=prompts) for each in questions]
         async with contextlib.AsyncExitStack() as stack:
+            self._work.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(RunLock()).take(self._work, "another file with --out")
             replies = stack.enter_context(contextlib.closing(Replies(self._work / "replies.jsonl")))
             for line in forecast_lines(debates, options.speakers, options.judge, options.checks, len(replies)):
                 console.say(line)

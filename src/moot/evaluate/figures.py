@@ -118,12 +118,12 @@ def draw_reliability(bins: Sequence[Bin], stem: Path) -> list[Path]:
     pyplot = _pyplot()
     with pyplot.rc_context(LOOK):
         figure, place = pyplot.subplots(figsize=(4.2, 4.2), layout="constrained")
-        said, came = [each.confidence for each in bins], [each.share for each in bins]
-        reach = [[each.share - each.interval[0] for each in bins], [each.interval[1] - each.share for each in bins]]
+        said, came = [one.confidence for one in bins], [one.share for one in bins]
+        reach = [[one.share - one.interval[0] for one in bins], [one.interval[1] - one.share for one in bins]]
         place.plot([0, 1], [0, 1], color="0.6", linewidth=0.8, linestyle=(0, (2, 3)))
         place.errorbar(said, came, reach, fmt="o", color=COLOURS[0], capsize=3)
-        for each in bins:
-            place.annotate(str(each.of), (each.confidence, each.share), textcoords="offset points", xytext=(6, -10))
+        for one in bins:
+            place.annotate(str(one.of), (one.confidence, one.share), textcoords="offset points", xytext=(6, -10))
         place.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), xlabel="confidence", ylabel="share that is right")
         place.spines[["top", "right"]].set_visible(False)
         return _save(pyplot, figure, stem)

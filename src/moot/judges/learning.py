@@ -36,9 +36,14 @@ class Solved:
     correct: tuple[bool, ...]
 
     @property
+    def most(self) -> int | None:
+        """The plurality."""
+        return plurality(self.same)
+
+    @property
     def clear(self) -> int | None:
         """The plurality, where it holds enough of the answers."""
-        most = plurality(self.same)
+        most = self.most
         return most if most is not None and self.same.count(most) >= CLEAR * len(self.same) else None
 
     def exercises(self, show: Show, right: Callable[[int], bool]) -> list[Exercise]:

@@ -26,7 +26,7 @@ from moot.runs.run import step_file, step_files
 
 Part = Literal["debates", "held_out"]
 """The folder of a run: what it trained on, or what its evaluations played."""
-VERSION = 4
+VERSION = 5
 LONGEST = 50_000
 """Characters of a turn that can be searched."""
 LONGEST_LINE = 2**26
@@ -38,6 +38,7 @@ _TABLES = (
         id integer primary key autoincrement, step integer, number integer, question text, agents integer,
         winner integer, signal integer, failures integer, correct real, winner_correct integer,
         disagreement integer, error text, name text, answer text, agreement real, reward real,
+        confidence real, trusted integer,
         offset integer, length integer,
         unique (step, number))""",
 )
@@ -46,7 +47,7 @@ _TABLES = (
 _WORDS = "create virtual table if not exists words using fts5 (said, content='', columnsize=0)"
 COLUMNS = (
     *("step", "number", "question", "agents", "winner", "signal", "failures", "correct", "winner_correct"),
-    *("disagreement", "error", "name", "answer", "agreement", "reward"),
+    *("disagreement", "error", "name", "answer", "agreement", "reward", "confidence", "trusted"),
 )
 _COLUMNS = ", ".join(COLUMNS)
 
@@ -423,23 +424,14 @@ def _stamp(status: os.stat_result) -> str:
 def _row(step: int, place: int, line: bytes) -> tuple[Any, ...]:
     debate = read_summary(line, step, place)
     if isinstance(debate, Damaged):
-        return (
-            step,
-            place,
-            "",
-            None,
-            None,
-            None,
-            0,
-            None,
-            None,
-            False,
-            "this record cannot be read",
-            "",
-            None,
-            None,
-            None,
-        )
+        row = dict.fromkeys(COLUMNS) | {
+            "step": step,
+            "number": place,
+            "question": "",
+            "failures": 0,
+            "disagreement": False,
+        }
+        return tuple((row | {"error": "this record cannot be read", "name": ""}).values())
     return (
         step,
         place,
@@ -456,4 +448,6 @@ def _row(step: int, place: int, line: bytes) -> tuple[Any, ...]:
         None if debate.answer is None else clean(debate.answer)[:200],
         debate.agreement,
         debate.reward,
+        debate.confidence,
+        debate.trusted,
     )

@@ -8,12 +8,19 @@ from typing import Any
 
 from moot.page.filters import Refused, Where
 
+_COLUMNS = ("agreement", "reward", "confidence", "correct")
 _NEWEST = (("step", True), ("number", False))
 ORDERS: dict[str, tuple[tuple[str, bool], ...]] = {
     "": _NEWEST,
     "oldest": (("step", False), ("number", False)),
-    **{name: ((f"coalesce({name}, -1e300)", True), *_NEWEST) for name in ("agreement", "reward", "correct")},
-    **{f"-{name}": ((f"coalesce({name}, 1e300)", False), *_NEWEST) for name in ("agreement", "reward", "correct")},
+    **{
+        name: ((f"coalesce({name}, -1e300)", True), *_NEWEST)
+        for name in ("agreement", "reward", "confidence", "correct")
+    },
+    **{
+        f"-{name}": ((f"coalesce({name}, 1e300)", False), *_NEWEST)
+        for name in ("agreement", "reward", "confidence", "correct")
+    },
 }
 """What lists are sorted by, each part with whether the largest comes first; what was not measured comes last."""
 

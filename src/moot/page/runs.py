@@ -206,6 +206,7 @@ class Watched:
             },
             "held_out": next((self.path / "held_out").glob("*.jsonl"), None) is not None,
             "transcripts": config.get("transcripts"),
+            "labels": config.get("labels") is True,
             "seed": config.get("seed"),
             "recipe": _recipe(config),
         }

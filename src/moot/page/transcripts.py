@@ -1,4 +1,4 @@
-"""Files of debates that are not runs: what `moot demo` and `moot ask` write, and anything `moot score` reads.
+"""Files of debates that are not runs: what `moot demo` and `moot label` write, and anything `moot score` reads.
 
 The page gets each as a small run, in a folder that goes when the page does; it is written anew when its file grows.
 """
@@ -81,6 +81,8 @@ class Notes:
     """Lines that claim more agents than the page shows, or than the file has words for."""
     own_prompts: bool = False
     """Asked with `--prompts`: the file says so, and does not hold the texts."""
+    labels: dict[int, dict[str, Any]] = field(default_factory=dict)
+    """By line: the answer that the file gives a question, who shares it, and how far it is to be trusted."""
 
 
 def read_debates(file: Path, notes: Notes | None = None) -> Iterator[PlayedDebate]:
@@ -90,7 +92,10 @@ def read_debates(file: Path, notes: Notes | None = None) -> Iterator[PlayedDebat
         seats = FREE_SEATS + os.fstat(lines.fileno()).st_size // BYTES_PER_SEAT
         for number, line in enumerate(lines, 1):
             with suppress(ValueError, KeyError, TypeError, AttributeError, ArithmeticError):
-                record, debate, scoring = _read(line.decode("utf-8", "replace"))
+                row = read_json(line.decode("utf-8", "replace"))
+                record, debate, scoring = _read(row, line)
+                if label := _label(row):
+                    notes.labels[number] = label
                 notes.own_prompts |= "prompts" in record.get("settings", {})
                 seats -= debate.num_agents
                 if debate.num_agents < MOST_AGENTS and seats >= 0:
@@ -98,17 +103,28 @@ def read_debates(file: Path, notes: Notes | None = None) -> Iterator[PlayedDebat
                     if "settings" not in record and debate.question.answer is not None:
                         graded = replace(graded, extract=final_number)
                     grades = grade(debate, graded.equal, graded.extract)
-                    yield PlayedDebate(debate, error=record.get("error")).scored(scoring, grades)
+                    yield PlayedDebate(debate, error=record.get("error"), number=number).scored(scoring, grades)
                 else:
                     notes.left_out.append(number)
 
 
-def _read(line: str) -> tuple[Mapping[str, Any], Debate, Scoring]:
+def _read(row: Any, line: bytes) -> tuple[Mapping[str, Any], Debate, Scoring]:
     """A line, the debate in it, and how its votes are to be counted."""
-    if (record := asked_record(read_json(line))) is not None:
+    if (record := asked_record(row)) is not None:
         return record, *asked_debate(record)
+    text = line.decode("utf-8", "replace")
     # A transcript may leave its protocol out; that of v1 is known by the section that v2 has not.
-    return {}, *read_debate(line, preset("v1" if "<consensus" in line else "v2"))
+    return {}, *read_debate(text, preset("v1" if "<consensus" in text else "v2"))
+
+
+def _label(row: Any) -> dict[str, Any]:
+    """What the file itself says of a question; empty where it is only a debate."""
+    share = row.get("share", row.get("agreement"))
+    if share is None or asked_record(row) is None:
+        return {}
+    answer, confidence = row["answer"], row.get("confidence")
+    told = {"answer": None if answer is None else str(answer), "agreement": float(share)}
+    return told if confidence is None else {**told, "confidence": float(confidence), "trusted": bool(row["trusted"])}
 
 
 def _write(place: Path, file: Path, debates: Sequence[PlayedDebate], notes: Notes) -> None:
@@ -123,6 +139,7 @@ def _write(place: Path, file: Path, debates: Sequence[PlayedDebate], notes: Note
     seats = {"num_agents": debates[0].debate.num_agents, "max_rounds": debates[0].debate.max_rounds}
     task = f"{file.absolute().parent.name}/{file.name}"
     config: dict[str, Any] = {"debate": {"task": task, **seats}, "transcripts": len(debates)}
+    config["labels"] = any("confidence" in label for label in notes.labels.values())
     if left := notes.left_out:
         first = f"the first in line {left[0]}"
         config["trouble"] = f"{len(left)} of its debates ({first}) are left out: they claim too many agents"
@@ -130,6 +147,10 @@ def _write(place: Path, file: Path, debates: Sequence[PlayedDebate], notes: Note
         config["prompts"] = {}
     run = Run.create(place, config, {})
     run.write_debates(1, [*taught, *lost])
+    if notes.labels:
+        records = zip([*taught, *lost], list(run.records(1)), strict=True)
+        labelled = [{**record, "label": notes.labels.get(played.number or 0)} for played, record in records]
+        write_lines(run.debates_file(1), labelled)
     row = {"step": 1, "phase": "self_play", **panel(whole), **(reward_metrics(taught) if taught else {})}
     write_lines(place / "metrics.jsonl", [row])
     os.utime(place / "metrics.jsonl", (file.stat().st_atime, file.stat().st_mtime))  # it is as old as what it shows

@@ -62,7 +62,7 @@ def _step(run: Path, state: str) -> int | None:
     """Of the checkpoint that holds this state."""
     from moot.players.checkpoints import checkpoints
 
-    return next((each.step for each in checkpoints(Run.open(run)) if each.engine_state == state), None)
+    return next((one.step for one in checkpoints(Run.open(run)) if one.engine_state == state), None)
 
 
 def _of_adapter(path: Path) -> dict[str, Any]:

@@ -49,12 +49,8 @@ def expected_tokens(config: TrainConfig) -> dict[str, int]:
         read = seats // d.num_agents * (opening + (d.max_rounds - 1) * (others + turn)) + seats * d.max_rounds * 60
     else:
         read = seats * sum(opening + (r - 1) * (others + turn) for r in range(1, d.max_rounds + 1))
-    return {
-        "sampled": sampled,
-        "read": read,
-        "trained on": sampled + read,
-        "longest": opening + d.max_rounds * turn + (d.max_rounds - 1) * (others + judging),
-    }
+    longest = opening + d.max_rounds * turn + (d.max_rounds - 1) * (others + judging)
+    return {"sampled": sampled, "read": read, "trained on": sampled + read, "longest": longest}
 
 
 def memory_gib(config: TrainConfig, place: Place | None = None) -> dict[str, float] | None:

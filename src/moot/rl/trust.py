@@ -41,9 +41,9 @@ PEERS = (
 
 
 def panel(debates: Sequence[PlayedDebate]) -> Metrics:
-    counted = [counts(each) for each in debates]
-    outside = OUTSIDE if any(each.debate.jury and each.debate.rules.peers_vote for each in debates) else ()
-    peers = {key: _ratio(key, [each[key] for each in counted]) for key in (*PEERS, *outside)}
+    counted = [counts(played) for played in debates]
+    outside = OUTSIDE if any(played.debate.jury and played.debate.rules.peers_vote for played in debates) else ()
+    peers = {key: _ratio(key, [played[key] for played in counted]) for key in (*PEERS, *outside)}
     return {**peers, **judge_metrics(debates)}
 
 
@@ -52,59 +52,60 @@ def _ratio(key: str, shares: Sequence[Share]) -> float | None:
     return top / bottom - 0.5 * (key in LESS_HALF) if bottom else None
 
 
-def counts(each: PlayedDebate) -> dict[str, Share]:
+def counts(played: PlayedDebate) -> dict[str, Share]:
     """One debate's share in every number of the panel."""
-    right, mixed = judge_accuracy([each])
-    level = _level(each)
-    lengths = [(_length(each, vote.left), _length(each, vote.right)) for vote in level]
-    gap, won, checked = _agreement(each), each.winner_is_right(), judged(each)
-    pairs = by_pair(each.peer_votes()).values()
+    right, mixed = judge_accuracy([played])
+    level = _level(played)
+    labels = [(_label(played, vote, vote.left), _label(played, vote, vote.right)) for vote in level]
+    lengths = [(_length(played, vote.left), _length(played, vote.right)) for vote in level]
+    gap, won, checked = _agreement(played), played.winner_is_right(), judged(played)
+    pairs = by_pair(played.peer_votes()).values()
     return {
         "trust/judge_accuracy": (right, mixed),
         PAIR_ACCURACY: (checked.wins, checked.pairs),
         "trust/vote_truth_agreement": (0.0, 0.0) if gap is None else (gap, 1.0),
         "trust/winner_correct": (0.0, 0.0) if won is None else (won, 1.0),
-        "trust/mean_accuracy": (_accuracy(each), 1.0) if each.answer_known else (0.0, 0.0),
-        "trust/position_bias": _share(_label(each, vote, vote.left) < _label(each, vote, vote.right) for vote in level),
+        "trust/mean_accuracy": (_accuracy(played), 1.0) if played.answer_known else (0.0, 0.0),
+        "trust/position_bias": _share(left < right for left, right in labels),
         "trust/length_bias": _share(left > right for left, right in lengths if left != right),
-        "trust/vote_cycles": _share(_triples(each)),
-        "trust/answer_diversity": (diversity(each), 1.0),
+        "trust/vote_cycles": _share(_triples(played)),
+        "trust/answer_diversity": (diversity(played), 1.0),
         # Advocates differ because their positions do: how far they agree tells nothing.
         "trust/plurality_share": (0.0, 0.0)
-        if each.grades is None or each.debate.question.sides
-        else (plurality_share(each), 1.0),
-        "trust/self_preference": _share(_own_preferred(each)),
-        "trust/order_flips": _share(_flipped(each)),
+        if played.grades is None or played.debate.question.sides
+        else (plurality_share(played), 1.0),
+        "trust/self_preference": _share(_own_preferred(played)),
+        "trust/order_flips": _share(_flipped(played)),
         "trust/judges_per_pair": (float(sum(map(len, pairs))), float(len(pairs))),
-        "trust/duplicate_votes": (each.ballots.repeated, each.ballots.cast),
-        **_outside(each),
+        "trust/duplicate_votes": (played.ballots.repeated, played.ballots.cast),
+        **_outside(played),
     }
 
 
-def _outside(each: PlayedDebate) -> dict[str, Share]:
+def _outside(played: PlayedDebate) -> dict[str, Share]:
     """What judges without a seat make of the same answers."""
     agreed: list[bool] = []
     right: list[bool] = []
-    pairs = by_pair(each.peer_votes())
-    for vote in each.ballots.outside:
+    pairs = by_pair(played.peer_votes())
+    for vote in played.ballots.outside:
         if vote.verdict != ">":
             continue
         if (better := clear_consensus(pairs.get(vote.pair, ()))) is not None:
             agreed.append(vote.left == better)
-        if each.answer_known and each.correct(vote.left) != each.correct(vote.right):
-            right.append(each.correct(vote.left))
+        if played.answer_known and played.correct(vote.left) != played.correct(vote.right):
+            right.append(played.correct(vote.left))
     return {"trust/outside_agreement": _share(agreed), "trust/outside_accuracy": _share(right)}
 
 
-def _level(each: PlayedDebate) -> list[Vote]:
+def _level(played: PlayedDebate) -> list[Vote]:
     """Decided votes in which being right favours nobody: both responses are right, or both wrong. Between advocates all
     of them, because
     each seat has the right side equally often."""
-    if not each.debate.rules.own_answers:
-        return each.decided_votes()
+    if not played.debate.rules.own_answers:
+        return played.decided_votes()
     return (
-        [vote for vote in each.decided_votes() if each.correct(vote.left) == each.correct(vote.right)]
-        if each.answer_known
+        [vote for vote in played.decided_votes() if played.correct(vote.left) == played.correct(vote.right)]
+        if played.answer_known
         else []
     )
 
@@ -119,12 +120,12 @@ def judge_accuracy(debates: Iterable[PlayedDebate], authors: Iterable[int | None
     those of one author
     per debate where `authors` names them."""
     right = mixed = 0
-    for each, author in zip(debates, authors, strict=False):
-        if each.answer_known:
-            for vote in each.decided_votes():
-                if each.correct(vote.left) != each.correct(vote.right) and author in (None, vote.author):
+    for played, author in zip(debates, authors, strict=False):
+        if played.answer_known:
+            for vote in played.decided_votes():
+                if played.correct(vote.left) != played.correct(vote.right) and author in (None, vote.author):
                     mixed += 1
-                    right += each.correct(vote.left)
+                    right += played.correct(vote.left)
     return right, mixed
 
 
@@ -132,44 +133,44 @@ def counted_accuracy(debates: Iterable[PlayedDebate]) -> tuple[int, int]:
     """The same of the votes that make the reward, whoever casts them: a run may follow the votes of judges without a
     seat alone."""
     shares: list[Share] = []
-    for each in debates:
-        if each.scoring.rule.checked:
-            shares.append((judged(each).wins, judged(each).pairs))
+    for played in debates:
+        if played.scoring.rule.checked:
+            shares.append((judged(played).wins, judged(played).pairs))
             continue
-        if each.scoring.agents_count or not each.debate.rules.peers_vote:
-            shares.append(judge_accuracy([each]))
+        if played.scoring.agents_count or not played.debate.rules.peers_vote:
+            shares.append(judge_accuracy([played]))
         if (
-            each.scoring.judges_count and each.debate.rules.peers_vote
+            played.scoring.judges_count and played.debate.rules.peers_vote
         ):  # those of advocates stand among the votes already
-            shares.append(_outside(each)["trust/outside_accuracy"])
+            shares.append(_outside(played)["trust/outside_accuracy"])
     return int(sum(right for right, _ in shares)), int(sum(mixed for _, mixed in shares))
 
 
-def diversity(each: PlayedDebate) -> float:
+def diversity(played: PlayedDebate) -> float:
     """Distinct answers of the last round that had any over agents; all missing ones together count as one."""
-    last = max((turn.round for turn in each.debate.turns if not turn.ballot), default=0)
-    held: list[int | None] = [None] * each.debate.num_agents
-    for i, turn in enumerate(each.debate.turns):
+    last = max((turn.round for turn in played.debate.turns if not turn.ballot), default=0)
+    held: list[int | None] = [None] * played.debate.num_agents
+    for i, turn in enumerate(played.debate.turns):
         if turn.round == last:
-            held[turn.agent] = None if each.grades is None else each.grades.same[i]
-    return len(set(held)) / each.debate.num_agents
+            held[turn.agent] = None if played.grades is None else played.grades.same[i]
+    return len(set(held)) / played.debate.num_agents
 
 
-def plurality_share(each: PlayedDebate) -> float:
+def plurality_share(played: PlayedDebate) -> float:
     """Of all agents, those whose last answer is the plurality's; an agent without an answer is one of them too. Needs
     no label."""
-    held = held_answers(each.debate, each.grades)
+    held = held_answers(played.debate, played.grades)
     most = plurality(held)
     return 0.0 if most is None else held.count(most) / len(held)
 
 
-def _own_preferred(each: PlayedDebate) -> Iterator[bool]:
+def _own_preferred(played: PlayedDebate) -> Iterator[bool]:
     """For each `>` vote between a response with the judge's own answer and one with another, whether it prefers its
     own."""
-    if each.grades is None:
+    if played.grades is None:
         return
-    same, own = each.grades.same, own_answers(each.debate, each.grades.same)
-    for vote in each.decided_votes():
+    same, own = played.grades.same, own_answers(played.debate, played.grades.same)
+    for vote in played.decided_votes():
         if vote.turn < 0:
             continue  # the judge of advocates holds no answer
         held, left, right = own[vote.turn], same[vote.left], same[vote.right]
@@ -177,50 +178,49 @@ def _own_preferred(each: PlayedDebate) -> Iterator[bool]:
             yield left == held
 
 
-def _flipped(each: PlayedDebate) -> Iterator[bool]:
-    if each.debate.rules.both_orders:
-        for first, second in in_both_orders(each.debate):
+def _flipped(played: PlayedDebate) -> Iterator[bool]:
+    if played.debate.rules.both_orders:
+        for first, second in in_both_orders(played.debate):
             yield from flips(first, second)
 
 
-def _label(each: PlayedDebate, vote: Vote, turn: int) -> int:
+def _label(played: PlayedDebate, vote: Vote, turn: int) -> int:
     """The number the voter knew the response's author by: a liking for low numbers is for the numbers one is shown."""
-    return each.debate.labels(vote.author)[each.debate.turns[turn].agent]
+    return played.debate.labels(vote.author)[played.debate.turns[turn].agent]
 
 
-def _length(each: PlayedDebate, turn: int) -> int:
-    parsed = each.debate.turns[turn].parsed
+def _length(played: PlayedDebate, turn: int) -> int:
+    parsed = played.debate.turns[turn].parsed
     return len(parsed.fields["solution"]) if isinstance(parsed, Parsed) else 0
 
 
-def _vote_shares(each: PlayedDebate) -> dict[int, float]:
+def _vote_shares(played: PlayedDebate) -> dict[int, float]:
     """The generator reward of each debates response, whatever reward the run trains on."""
     won: dict[int, list[float]] = defaultdict(list)
-    for vote in each.decided_votes():
+    for vote in played.decided_votes():
         won[vote.left].append(1.0)
         won[vote.right].append(-1.0)
     return {turn: sum(marks) / len(marks) for turn, marks in won.items()}
 
 
-def _agreement(each: PlayedDebate) -> float | None:
-    if not each.answer_known:
+def _agreement(played: PlayedDebate) -> float | None:
+    if not played.answer_known:
         return None
-    shares = _vote_shares(each)
-    right = mean(share for turn, share in shares.items() if each.correct(turn))
-    wrong = mean(share for turn, share in shares.items() if not each.correct(turn))
+    shares = _vote_shares(played)
+    right = mean(share for turn, share in shares.items() if played.correct(turn))
+    wrong = mean(share for turn, share in shares.items() if not played.correct(turn))
     return None if right is None or wrong is None else right - wrong
 
 
-def _accuracy(each: PlayedDebate) -> float:
-    last = last_parsed(each.debate)
-    return sum(each.correct(turn) for turn in last) / len(last)
+def _accuracy(played: PlayedDebate) -> float:
+    last = last_parsed(played.debate)
+    return sum(played.correct(turn) for turn in last) / len(last)
 
 
-def _triples(each: PlayedDebate) -> Iterator[bool]:
+def _triples(played: PlayedDebate) -> Iterator[bool]:
     """For each three responses with a clear consensus on all their pairs, whether it runs in a circle."""
-    better = {
-        pair: turn for pair, votes in by_pair(each.peer_votes()).items() if (turn := clear_consensus(votes)) is not None
-    }
+    preferred = {pair: clear_consensus(votes) for pair, votes in by_pair(played.peer_votes()).items()}
+    better = {pair: turn for pair, turn in preferred.items() if turn is not None}
     neighbours: dict[int, set[int]] = defaultdict(set)
     for a, b in map(tuple, better):
         neighbours[a].add(b)
@@ -275,13 +275,13 @@ class Alarms:
     def state(self) -> dict[str, Any]:
         """For a checkpoint."""
         kept = {
-            name: [asdict(each) for each in steps] for name, steps in (("window", self.window), ("first", self.first))
+            name: [asdict(step) for step in steps] for name, steps in (("window", self.window), ("first", self.first))
         }
         return {"best_vote_rate": self.best_vote_rate, **kept, "judges": self.judges.state()}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Alarms:
-        window, first = ([_Iteration(**each) for each in state.get(name, ())] for name in ("window", "first"))
+        window, first = ([_Iteration(**step) for step in state.get(name, ())] for name in ("window", "first"))
         for counts in (*window, *first):
             check_types(counts)
         judges = JudgeWatch.from_state(state["judges"])
@@ -298,7 +298,7 @@ class Alarms:
         if total["debates"] < ENOUGH:
             return dict.fromkeys(ALARMS)
         vote_rate = total["did_vote"] / total["could_vote"] if total["could_vote"] else 0.0
-        silent = sum(each.signals == 0 for each in window)
+        silent = sum(step.signals == 0 for step in window)
         low, high = wilson(total["right"], total["mixed"])
         if total["known"]:
             noise = total["mixed"] > 0 and low <= 0.5 <= high
@@ -316,7 +316,7 @@ class Alarms:
 
 
 def _sums(steps: Sequence[_Iteration]) -> dict[str, int]:
-    return {name: sum(getattr(each, name) for each in steps) for name in _Iteration.__dataclass_fields__}
+    return {name: sum(getattr(step, name) for step in steps) for name in _Iteration.__dataclass_fields__}
 
 
 def _shrunk(first: Mapping[str, int], now: Mapping[str, int]) -> bool:
@@ -330,41 +330,37 @@ def _shrunk(first: Mapping[str, int], now: Mapping[str, int]) -> bool:
 
 def _summary(debates: Sequence[PlayedDebate]) -> _Iteration:
     right, mixed = counted_accuracy(debates)
-    contested = [
-        votes
-        for each in debates
-        for votes in by_pair(each.peer_votes()).values()
-        if len({vote.author for vote in votes}) >= 2
-    ]
+    pairs = (votes for played in debates for votes in by_pair(played.peer_votes()).values())
+    contested = [votes for votes in pairs if len({vote.author for vote in votes}) >= 2]
     lengths = solution_lengths(debates)
-    with_answer = [each for each in debates if each.answer_known]
-    without = [each for each in debates if not each.answer_known]
+    with_answer = [played for played in debates if played.answer_known]
+    without = [played for played in debates if not played.answer_known]
     return _Iteration(
         debates=len(debates),
         # Where nobody knows the answer there may be none to compare: an essay is not an agreement.
-        uniform=sum(each.answer_known and round(diversity(each) * each.debate.num_agents) == 1 for each in debates),
-        signals=sum(each.scores is not None and each.scores.has_signal for each in debates),
-        known=sum(each.answer_known for each in debates),
+        uniform=sum(round(diversity(played) * played.debate.num_agents) == 1 for played in with_answer),
+        signals=sum(played.scores is not None and played.scores.has_signal for played in debates),
+        known=len(with_answer),
         right=right,
         mixed=mixed,
         contested=len(contested),
         settled=sum(clear_consensus(votes) is not None for votes in contested),
-        could_vote=sum(each.ballots.could_vote for each in debates),
-        did_vote=sum(each.ballots.did_vote for each in debates),
-        turns=sum(len(each.debate.turns) for each in debates),
-        failed_turns=sum(turn.failed for each in debates for turn in each.debate.turns),
+        could_vote=sum(played.ballots.could_vote for played in debates),
+        did_vote=sum(played.ballots.did_vote for played in debates),
+        turns=sum(len(played.debate.turns) for played in debates),
+        failed_turns=sum(turn.failed for played in debates for turn in played.debate.turns),
         solutions=len(lengths),
         solution_tokens=sum(lengths),
-        agents=sum(each.debate.num_agents for each in with_answer),
-        right_answers=sum(each.correct(turn) for each in with_answer for turn in last_parsed(each.debate)),
-        unlabelled=sum(each.debate.num_agents for each in without),
+        agents=sum(played.debate.num_agents for played in with_answer),
+        right_answers=sum(played.correct(turn) for played in with_answer for turn in last_parsed(played.debate)),
+        unlabelled=sum(played.debate.num_agents for played in without),
         agreeing=sum(map(_agreeing, without)),
     )
 
 
-def _agreeing(each: PlayedDebate) -> int:
+def _agreeing(played: PlayedDebate) -> int:
     """How many agents give the answer that weights standing still gave, or without one the debate's plurality."""
-    labelled = None if each.grades is None else each.grades.labelled
+    labelled = None if played.grades is None else played.grades.labelled
     if labelled is None:
-        return round(plurality_share(each) * each.debate.num_agents)
-    return sum(turn is not None and labelled[turn] for turn in last_parsed(each.debate))
+        return round(plurality_share(played) * played.debate.num_agents)
+    return sum(turn is not None and labelled[turn] for turn in last_parsed(played.debate))

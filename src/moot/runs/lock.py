@@ -43,14 +43,15 @@ class RunLock(contextlib.ExitStack):
             "there too; this one stopped before it wrote more"
         )
 
-    def take(self, run: Path) -> None:
+    def take(self, run: Path, instead: str = "another folder with --run") -> None:
+        """`instead` is what to name where another process holds it."""
         folder = self._opened(run, os.O_RDONLY | os.O_DIRECTORY)
         file = self._opened(run / NAME, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK)
         for handle, place in ((folder, run), (file, run / NAME)):
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                told = f"{run} is in use by {_holder(file)}; wait until it ends, or name another folder with --run"
+                told = f"{run} is in use by {_holder(file)}; wait until it ends, or name {instead}"
                 raise ConfigError(told) from None
             except OSError:
                 continue

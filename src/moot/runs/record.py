@@ -370,6 +370,9 @@ class Summary:
     """The share of agents who hold `answer`."""
     reward: float | None
     """Mean over its agents."""
+    confidence: float | None
+    """In the answer, where its file says so."""
+    trusted: bool | None
 
 
 def summary(record: Mapping[str, Any]) -> Summary:
@@ -385,7 +388,7 @@ def summary(record: Mapping[str, Any]) -> Summary:
         voted = bool(record.get("votes")) or (scoring.rule.checked and bool(record.get("signal")))
         winner = winner_among(leaders_by(means), voted, scoring)
         paid = [mean for mean in means if mean is not None]
-    answer, holders = _most_held(last, winner)
+    label = record.get("label") or {"answer": None, "agreement": None} | _most_held(last, agents, winner)
     return Summary(
         question=str(record["question"]["text"]),
         num_agents=agents,
@@ -397,22 +400,24 @@ def summary(record: Mapping[str, Any]) -> Summary:
         disagreement=len({str(turn.get("answer")) for turn in last.values()}) > 1,
         error=None if record.get("error") is None else str(record["error"]),
         name=str(record["question"].get("id", "")),
-        answer=answer,
-        agreement=holders / agents if holders else None,
+        answer=label["answer"],
+        agreement=label["agreement"],
         reward=sum(paid) / len(paid) if paid else None,
+        confidence=label.get("confidence"),
+        trusted=label.get("trusted"),
     )
 
 
-def _most_held(last: Mapping[int, Mapping[str, Any]], winner: int | None) -> tuple[str | None, int]:
-    """The answer that most agents end with, and how many do. What is the same answer is as the grader said; an older
-    record goes by the words."""
-    kinds = {agent: turn.get("same", turn["answer"]) for agent, turn in last.items() if turn.get("answer") is not None}
-    counted = Counter(kind for kind in kinds.values() if kind is not None)
+def _most_held(last: Mapping[int, Mapping[str, Any]], agents: int, winner: int | None) -> dict[str, Any]:
+    """The answer that most agents end with, and the share of all who do."""
+    kinds = {agent: turn["same"] for agent, turn in last.items() if turn.get("answer") is not None}
+    counted = Counter(kinds.values())
     most = max(counted.values(), default=0)
-    holders = [agent for agent in sorted(kinds) if counted[kinds[agent]] == most > 0]
+    holders = [agent for agent in sorted(kinds) if counted[kinds[agent]] == most]
     if not holders:
-        return None, 0
-    return str(last[winner if winner in holders else holders[0]]["answer"]), most
+        return {}
+    answer = str(last[winner if winner in holders else holders[0]]["answer"])
+    return {"answer": answer, "agreement": most / agents}
 
 
 def words(record: Mapping[str, Any], longest: int) -> str:

@@ -104,7 +104,7 @@ def _split(task: Task, questions: Sequence[Question], checked: Callable[[], obje
     graded, repeated = sum(map(task.gradable, questions)), len(questions) - len(seen)
     troubles = {kind: tuple(result[kind] for result in results if kind in result) for kind in KINDS}
     tried = [_tried(task, question) for question in questions]
-    rights, wrongs = (sum(each[kind] for each in tried) for kind in (0, 1))
+    rights, wrongs = (sum(result[kind] for result in tried) for kind in (0, 1))
     return SplitReport(
         len(questions), graded, **troubles, right_tried=rights, wrong_tried=wrongs, duplicates=repeated,
         contradictions=contradictions,

@@ -142,7 +142,8 @@ def _wrong_number(right: Made, rng: random.Random) -> Attempt:
 
     def drawn() -> list[int]:
         *others, last = rng.sample(given, len(given))
-        return [*others, max(1, last + rng.choice([-2, -1, 1, 2]))]
+        near = rng.random() < 0.5
+        return [*others, max(1, last + rng.choice([-2, -1, 1, 2])) if near else rng.randint(1, max(given))]
 
     return right.question, _making(target, drawn, rng)
 
@@ -166,8 +167,9 @@ def _making(target: int, drawn: Callable[[], list[int]], rng: random.Random) -> 
     return expression
 
 
-WRONG = (_other_value, _other_target, _wrong_number, _missing_number, _used_twice)
-"""How answers go wrong."""
+WRONG = (_other_value, _other_target, _missing_number, _used_twice, *[_wrong_number] * 4)
+"""How answers go wrong. Half use a number that was not given, as a policy that is paid by votes comes to do: the value
+is right then, and a judge that only calculates approves it."""
 
 
 def _wrong(right: Made, rng: random.Random, kinds: Sequence[Kind], targets: range) -> tuple[Question, str]:

@@ -24,6 +24,8 @@ _WIDEST = 1_000_000
 """Largest table for an exact test."""
 
 Array = NDArray[np.float64]
+Share = tuple[ArrayLike, ArrayLike]
+"""What was counted, and what could have been, question by question."""
 
 
 @dataclass(frozen=True)
@@ -58,9 +60,7 @@ def interval(
     return intervals([(above, np.ones_like(above) if bottom is None else bottom)], seed=seed, resamples=resamples)[0]
 
 
-def intervals(
-    shares: Sequence[tuple[ArrayLike, ArrayLike]], *, seed: int = 0, resamples: int = RESAMPLES
-) -> list[Interval | None]:
+def intervals(shares: Sequence[Share], *, seed: int = 0, resamples: int = RESAMPLES) -> list[Interval | None]:
     """Of several shares of the same questions, from the same draws."""
     pairs = [(_array(top), _array(bottom)) for top, bottom in shares]
     drawn = zip(pairs, _resampled(pairs, seed, resamples), strict=True)
@@ -78,18 +78,14 @@ def cautious_interval(
     return cautious_intervals([(top, bottom)], seed=seed, resamples=resamples)[0]
 
 
-def cautious_intervals(
-    shares: Sequence[tuple[ArrayLike, ArrayLike]], *, seed: int = 0, resamples: int = RESAMPLES
-) -> list[Interval | None]:
+def cautious_intervals(shares: Sequence[Share], *, seed: int = 0, resamples: int = RESAMPLES) -> list[Interval | None]:
     """Of several shares of the same questions, from the same draws."""
     sums = [(round(_array(top).sum()), round(_array(bottom).sum())) for top, bottom in shares]
     drawn = intervals(shares, seed=seed, resamples=resamples)
     return [found and found.wider(*wilson(*both)) for found, both in zip(drawn, sums, strict=True)]
 
 
-def paired_interval(
-    ours: tuple[ArrayLike, ArrayLike], theirs: tuple[ArrayLike, ArrayLike], *, seed: int = 0, resamples: int = RESAMPLES
-) -> Interval | None:
+def paired_interval(ours: Share, theirs: Share, *, seed: int = 0, resamples: int = RESAMPLES) -> Interval | None:
     """Ours minus theirs, both as (top, bottom) on the same questions in the same order, from the same draws."""
     pairs = [(_array(top), _array(bottom)) for top, bottom in (ours, theirs)]
     if not all(bottom.sum() for _, bottom in pairs):
@@ -99,9 +95,7 @@ def paired_interval(
     return _interval(values[0] - values[1], a - b)
 
 
-def cautious_difference(
-    ours: tuple[ArrayLike, ArrayLike], theirs: tuple[ArrayLike, ArrayLike], *, seed: int = 0, resamples: int = RESAMPLES
-) -> Interval | None:
+def cautious_difference(ours: Share, theirs: Share, *, seed: int = 0, resamples: int = RESAMPLES) -> Interval | None:
     """The same of counts, with Newcombe's interval beside the bootstrap, which has no width where all are counted or
     none."""
     found = paired_interval(ours, theirs, seed=seed, resamples=resamples)

@@ -63,13 +63,21 @@ def test_what_was_asked_is_read_under_its_own_rules_and_graded(place: Path, tmp_
     assert messages is not None and "What is 3 + 4?" in messages[0]["content"]
 
 
-def test_the_list_of_what_was_asked_has_the_numbers_of_the_file(place: Path, tmp_path: Path) -> None:
-    Transcripts([place / "ask.jsonl"], tmp_path).refresh()
-    said = json.loads((place / "ask.jsonl").read_text())["debate"]
-    index = Index(tmp_path / "ask.jsonl", tmp_path / "cache")
+def test_the_list_of_labels_has_the_numbers_of_the_file(place: Path, tmp_path: Path) -> None:
+    """Where a judge chose another answer than most agents give, the file's word is what is shown."""
+    row = json.loads((place / "ask.jsonl").read_text())
+    lost = {**row, "debate": {**row["debate"], "error": "gone", "number": 9, "turns": []}, "answer": None, "share": 0.0}
+    judged = {**row, "answer": "12", "share": 0.25, "confidence": 0.75, "trusted": True}
+    (tmp_path / "labels.jsonl").write_text("".join(json.dumps(each) + "\n" for each in (lost, row, judged)))
+    runs = Runs([tmp_path / "made"], Transcripts([tmp_path / "labels.jsonl"], tmp_path / "made").refresh).all()
+    assert runs["labels.jsonl"].summary()["labels"] is True
+    index = Index(runs["labels.jsonl"].path, tmp_path / "cache")
     index.fill()
-    (row,) = index.page(Where(), None, -1)
-    assert (row["name"], row["answer"], row["agreement"]) == (str(said["number"]), said["answer"], said["agreement"])
+    rows = index.page(Where(), None, -1)
+    told = [(each["answer"], each["agreement"], each["confidence"], bool(each["trusted"])) for each in rows]
+    own = (row["answer"], row["share"], row["confidence"], row["trusted"])
+    assert told == [own, ("12", 0.25, 0.75, True), (None, 0.0, row["confidence"], row["trusted"])]
+    assert [each["name"] for each in rows] == [str(row["debate"]["number"])] * 2 + ["9"]
 
 
 def test_what_was_asked_in_words_that_the_file_does_not_hold_is_not_made_up(place: Path, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from moot.cli.main import main
 from moot.evaluate.report import Report, ReportRow
 from moot.settings.presets import PRESETS
 
@@ -34,13 +35,16 @@ def test_an_arm_is_its_end_minus_its_start_on_the_same_questions(recipe: dict[st
     line = recipe["result"]({"majority": [tmp_path]}, "start", "final").splitlines()[-1]
     assert line == (
         "| majority | 1 | 75.0 [75.0, 75.0] | +50.0 [+50.0, +50.0] | +25.0 [+25.0, +25.0] "
-        "| 100.0 [100.0, 100.0] | +50.0 [+50.0, +50.0] | – | – |"
+        "| 100.0 [100.0, 100.0] | +50.0 [+50.0, +50.0] | – | – | 1 |"
     )
 
 
+PLANS = sorted(file.stem for file in (RECIPE.parent / "plans").glob("*.toml"))
+
+
 def test_the_arms_of_the_fourth_experiment_are_those_of_its_plan(recipe: dict[str, Any]) -> None:
-    plan = recipe["PLANS"]["gsm8k"]
-    arms = {name: own.split() for name, (_, own) in plan.arms.items()}
+    plan = recipe["Plan"].read("gsm8k")
+    arms = {name: plan.arm(name)[1] for name in plan.arms}
     assert list(arms) == ["majority", "truth", "frozen", "peers", "judges", "swapped"]
     assert [arms["frozen"][len(arms["majority"]) :], arms["swapped"][len(arms["judges"]) :]] == [
         ["--with", "frozen_labels:weights=start"],
@@ -48,3 +52,29 @@ def test_the_arms_of_the_fourth_experiment_are_those_of_its_plan(recipe: dict[st
     ]
     assert (plan.tokens, plan.learning_rate, plan.questions) == (2_200_000, "8e-5", 400)
     assert PRESETS["easy"].protocol.scoring.reward == "generator_judge", "what the arm peers leaves as it is"
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_every_arm_of_every_plan_is_understood_by_moot_train(
+    recipe: dict[str, Any],
+    name: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    plan = recipe["Plan"].read(name)
+    (tmp_path / "train.jsonl").write_text('{"question": "What is 1 + 1?", "answer": "#### 2"}\n' * 40)
+    task = plan.task.replace("gsm8k", "gsm8k:train=train.jsonl,test=train.jsonl")
+    for arm in plan.arms:
+        options = [*plan.settings.split(), "--task", task, *plan.arm(arm)[1], "--learning-rate", plan.learning_rate]
+        said = main(["train", *options, "--engine", "scripted", "--dry-run", "--run", f"runs/{arm}"])
+        assert said == 0, (arm, capsys.readouterr())
+
+
+@pytest.mark.parametrize("name", [name for name in PLANS if name not in ("sums", "gsm8k")])
+def test_a_plan_says_before_it_runs_what_counts_and_names_its_arms(recipe: dict[str, Any], name: str) -> None:
+    text = (RECIPE.parent / "plans" / f"{name}.md").read_text()
+    assert "Written before the runs" in text and "**Criteria.**" in text
+    missing = [arm for arm in recipe["Plan"].read(name).arms if f"`{arm}`" not in text]
+    assert not missing

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from moot.cli.main import main
+from moot.debate.plain import plain_answers
 from moot.debate.protocols import preset
+from moot.debate.types import Question
 from moot.runs import PlayedDebate
 from moot.tasks import load
 from moot.tools.ask import group_answer
@@ -108,6 +110,34 @@ def test_the_precision_asked_for_is_reached_on_rows_that_were_held_out() -> None
         inside += told["low"] <= precisions[-1] <= told["high"]
     assert inside >= 90
     assert sum(precisions) / len(precisions) >= 0.95
+
+
+def recorded() -> list[Label]:
+    """300 sums of four kinds, each answered eight times by SmolLM2 (135M): `moot label sums.jsonl --k 8 --grader number
+    --instruction "Answer with the number alone." --max-tokens 16 --temperature 0.7`."""
+    labels = []
+    for line in (Path(__file__).parent / "fixtures/smollm2_sums.jsonl").read_text().splitlines():
+        row = json.loads(line)
+        said = ["" if answer is None else f"\\boxed{{{answer}}}" for answer in row["said"]]
+        played = plain_answers(Question(row["question"], row["answer"]), said)
+        labels.append(label_of(group_answer(PlayedDebate(played, scoring=preset("v2").scoring)), known=True))
+    return labels
+
+
+def test_what_a_real_small_model_cannot_reach_is_refused_and_what_it_can_holds_on_rows_held_out() -> None:
+    """SmolLM2 is right in 5% of what one in eight says and in 3 of 4 where most agree: 0.95 is out of reach, 0.5 is not. By
+    150 of its questions, 100 times drawn, the other 150 keep to the interval at least 9 times in 10."""
+    labels, inside, precisions = recorded(), 0, list[float]()
+    for seed in range(100):
+        drawn = random.Random(seed).sample(labels, len(labels))
+        assert calibrate(drawn[:150], 0.95, 0.6).kept is None
+        if (kept := calibrate(drawn[:150], 0.5, 0.6).kept) is None:
+            continue
+        others = [label for label in drawn[150:] if label.trusted(kept.threshold)]
+        precisions.append(sum(label.right is True for label in others) / len(others))
+        inside += kept.as_dict()["low"] <= precisions[-1] <= kept.as_dict()["high"]
+    assert len(precisions) >= 90 and inside >= 0.9 * len(precisions)
+    assert sum(precisions) / len(precisions) >= 0.5
 
 
 # Who reads it

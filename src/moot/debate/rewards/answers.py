@@ -3,7 +3,9 @@ last answer."""
 
 from __future__ import annotations
 
+import random
 from collections import defaultdict
+from dataclasses import dataclass
 
 from moot.debate.reward import Reward, register
 from moot.debate.rewards.making import (
@@ -18,6 +20,7 @@ from moot.debate.rewards.making import (
 from moot.debate.scores import Grades, Scores
 from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
+from moot.errors import ConfigError
 
 SOLUTION = {"solution": "generator"}
 
@@ -51,6 +54,29 @@ def _with_most(debate: Debate, grades: Grades) -> list[bool]:
     ]
 
 
+def majority_after_reading(debate: Debate, scoring: Scoring, grades: Grades | None) -> Scores:
+    """What most agents hold after they have read each other is right: 1 for a first answer that is that one, 0 for
+    another, -1 for a failed one. Later turns teach nothing."""
+    graded = need_same(grades, scoring)
+    most = plurality(held_answers(debate, graded))
+    held = graded.labelled or [most is not None and kind == most for kind in graded.same]
+    first = [float(is_held) if turn.round == 1 else None for turn, is_held in zip(debate.turns, held, strict=True)]
+    return turn_scores(debate, scoring, first, centre_failures=True)
+
+
+def random_votes(debate: Debate, scoring: Scoring, grades: Grades | None) -> Scores:
+    """1 or 0 for an answer, whatever it is, by a toss that its question, round and agent decide; 0 for a turn without
+    one. A control: what a reward that knows nothing teaches."""
+    graded = need_same(grades, scoring)
+
+    def tossed(i: int) -> float:
+        turn = debate.turns[i]
+        toss = random.Random(f"{debate.question.text}/{turn.round}/{turn.agent}").random()
+        return float(graded.answers[i] is not None and toss < scoring.rule.settings.share)
+
+    return turn_scores(debate, scoring, [tossed(i) for i in range(len(debate.turns))], centre_failures=True)
+
+
 def truth_last(debate: Debate, scoring: Scoring, grades: Grades | None) -> Scores:
     """1 for a right last answer, otherwise 0. A baseline, not a peer reward."""
     correct = need_right(debate, grades, f"reward {scoring.reward}").correct
@@ -67,7 +93,38 @@ def majority_last(debate: Debate, scoring: Scoring, grades: Grades | None) -> Sc
     return agent_scores(debate, [most is not None and answer == most for answer in held])
 
 
+@dataclass(frozen=True)
+class RandomSettings:
+    share: float = 0.5
+    """Of the answers, those that are paid 1."""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.share, int | float) and not 0 <= self.share <= 1:
+            raise ConfigError(f"share must be between 0 and 1, got {self.share}; 0.5 is a coin")
+
+
 register(Reward("truth", truth, per="turn", grades="right", estimator="center_round", sections=SOLUTION))
 register(Reward("majority", majority, per="turn", grades="same", estimator="center_round", sections=SOLUTION))
+register(
+    Reward(
+        "majority_after_reading",
+        majority_after_reading,
+        per="turn",
+        grades="same",
+        estimator="center_round",
+        sections=SOLUTION,
+    )
+)
+register(
+    Reward(
+        "random",
+        random_votes,
+        per="turn",
+        grades="same",
+        estimator="center_round",
+        sections=SOLUTION,
+        settings=RandomSettings(),
+    )
+)
 register(Reward("truth_last", truth_last, per="agent", grades="right"))
 register(Reward("majority_last", majority_last, per="agent", grades="same"))

@@ -20,7 +20,7 @@ How it is built, from the bottom:
     sampling.py    logits -> a token and its logprob; stop conditions; sampling_triton.py: as two Triton kernels
     batch.py       requests, and the rows that decode together
     graphs.py      a whole decode step captured as a CUDA graph, sampling included
-    lanes.py       a batch on a GPU: its tokens stay there, and are looked at one step late
+    gpu_batch.py       a batch on a GPU: its tokens stay there, and are looked at one step late
     scheduler.py   continuous batching over all concurrent `sample` calls
     scoring.py     logprobs of given tokens, known when their prompt is prefilled
     prefix_packing.py   datums that begin alike, so that a pass computes their beginning once

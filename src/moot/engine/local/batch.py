@@ -1,8 +1,7 @@
 """Requests, and the rows that decode together.
 
-A batch launches one step for all of its rows and gives a `Look`: what will be known of it. On a CPU it is read at once.
-On a GPU
-(`lanes.py`) it is read one step late, so that the device never waits for the host.
+A batch launches one step for all of its rows and gives `PendingTokens`: what will be known of it. On a CPU it is read
+at once. On a GPU (`gpu_batch.py`) it is read one step late, so that the device never waits for the host.
 """
 
 from __future__ import annotations
@@ -106,24 +105,24 @@ def least_of_use(waiting: deque[Request], store: PageStore, idle: list[Cached]) 
 
 
 @dataclass(frozen=True)
-class Look:
+class PendingTokens:
     """Tokens and logprobs of requests that were launched, or all that they asked for. Reading waits for the device."""
 
     requests: list[Request]
     read: Callable[[], tuple[Sequence[int], Sequence[float | Floats]]]
 
     @staticmethod
-    def at(requests: list[Request], tokens: Tensor, logprobs: Tensor) -> Look:
+    def at(requests: list[Request], tokens: Tensor, logprobs: Tensor) -> PendingTokens:
         def read() -> tuple[list[int], list[float]]:
             both = torch.stack([tokens.double(), logprobs.double()]).cpu()
             return both[0].long().tolist(), both[1].tolist()
 
-        return Look(requests, read)
+        return PendingTokens(requests, read)
 
     @staticmethod
-    def of_asked(requests: list[Request], read: Callable[[], Tensor]) -> Look:
+    def of_asked(requests: list[Request], read: Callable[[], Tensor]) -> PendingTokens:
         ends = np.cumsum([len(request.asked.tokens) for request in requests if request.asked is not None])
-        return Look(requests, lambda: ([-1] * len(requests), np.split(read().float().numpy(), ends[:-1])))
+        return PendingTokens(requests, lambda: ([-1] * len(requests), np.split(read().float().numpy(), ends[:-1])))
 
 
 def draws(requests: Sequence[Request], device: torch.device) -> Tensor:
@@ -137,7 +136,7 @@ class PlainBatch:
 
     def __init__(self, weights: Weights, network: Network, store: PageStore, deterministic: bool) -> None:
         self.rows: list[Request] = []
-        self.looks: deque[Look] = deque()
+        self.looks: deque[PendingTokens] = deque()
         self._weights, self._network, self._store, self._deterministic = weights, network, store, deterministic
         self._plan: DecodePlan | None = None
         self._picker: Any = None
@@ -154,7 +153,7 @@ class PlainBatch:
             self.rows.remove(request)
             self._plan = None
 
-    def lacking(self) -> list[Request]:
+    def rows_needing_page(self) -> list[Request]:
         """Rows whose next token needs a page they do not have."""
         return [
             request
@@ -170,7 +169,7 @@ class PlainBatch:
         """All looks were read, and what was launched after them failed."""
         self._plan = None
 
-    def launch(self) -> Look:
+    def launch(self) -> PendingTokens:
         network = self._network
         plan = self._plan = self._plan or self._make_ready()
         network.reserve(max(request.length for request in self.rows))
@@ -178,7 +177,7 @@ class PlainBatch:
         hidden = network.hidden(self._inputs, self._positions, attend, self._weights.adapter)
         tokens, logprobs = self._picker.pick(network.logits(hidden), draws(self.rows, network.device))
         self._inputs, self._positions = tokens, self._positions + 1
-        return Look.at(list(self.rows), tokens, logprobs)
+        return PendingTokens.at(list(self.rows), tokens, logprobs)
 
     def _make_ready(self) -> DecodePlan:
         device = self._network.device

@@ -18,7 +18,7 @@ from moot.engine.local import checkpoint
 from moot.engine.local.adapter import freeze
 from moot.engine.local.batch import Request, Weights
 from moot.engine.local.losses import find_loss
-from moot.engine.local.memory import patient
+from moot.engine.local.memory import retry_on_oom
 from moot.engine.local.network import Adapter
 from moot.engine.local.pages import PageStore
 from moot.engine.local.sampling import StopCheck
@@ -171,7 +171,7 @@ class LocalEngine:
         return self._worker.submit(work, lambda: self._closed)
 
     def _frozen(self) -> Adapter:
-        return patient(lambda: freeze(self._wrapped, self._network.dtype), make_room=self._store.shrink)
+        return retry_on_oom(lambda: freeze(self._wrapped, self._network.dtype), make_room=self._store.shrink)
 
     def _save(self, path: str, with_optimizer: bool) -> str:
         target = Path(path).absolute()

@@ -40,7 +40,7 @@ def _add_norm(
 
 @triton.jit
 def _add_norm_back(
-    total, weight, of_normed, of_total, of_x, of_added, eps,
+    total, weight, of_normed, of_total, grad_x, of_added, eps,
     COLUMNS: tl.constexpr, WIDE: tl.constexpr, ADDS: tl.constexpr, GOES_ON: tl.constexpr,
 ):  # fmt: skip
     row, column = tl.program_id(0).to(tl.int64), tl.arange(0, WIDE)
@@ -54,7 +54,7 @@ def _add_norm_back(
     result = scale * (grad - value * (scale * scale) * (tl.sum(grad * value, 0) / COLUMNS))
     if GOES_ON:
         result += tl.load(of_total + cell, mask=inside, other=0.0)
-    tl.store(of_x + cell, result, mask=inside)
+    tl.store(grad_x + cell, result, mask=inside)
     if ADDS:
         tl.store(of_added + cell, result.to(of_added.dtype.element_ty), mask=inside)
 
@@ -220,14 +220,14 @@ class _AddNorm(torch.autograd.Function):
         of_total, of_normed = grads if ctx.added is not None else (None, grads[0])
         if of_normed is None:
             return of_total, None if of_total is None or ctx.added is None else of_total.to(ctx.added), None, None, None
-        of_x = torch.empty_like(total)
-        of_added = of_x if ctx.added is None else torch.empty(total.shape, dtype=ctx.added, device=total.device)
-        going_on = of_x if of_total is None else of_total.contiguous()
+        grad_x = torch.empty_like(total)
+        of_added = grad_x if ctx.added is None else torch.empty(total.shape, dtype=ctx.added, device=total.device)
+        going_on = grad_x if of_total is None else of_total.contiguous()
         _add_norm_back[(len(total),)](
-            total, weight, of_normed.contiguous(), going_on, of_x, of_added, ctx.eps,
+            total, weight, of_normed.contiguous(), going_on, grad_x, of_added, ctx.eps,
             ADDS=ctx.added is not None, GOES_ON=of_total is not None, **_whole_row(total.shape[1]),
         )  # fmt: skip
-        return of_x, None if ctx.added is None else of_added, None, None, None
+        return grad_x, None if ctx.added is None else of_added, None, None, None
 
 
 def add_norm(x: Tensor, added: Tensor | None, weight: Tensor, eps: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:

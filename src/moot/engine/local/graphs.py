@@ -22,8 +22,8 @@ import torch
 from torch import Tensor
 
 from moot.engine.local.adapter import tensors
-from moot.engine.local.batch import Look, Request
-from moot.engine.local.memory import give_back, upload
+from moot.engine.local.batch import PendingTokens, Request
+from moot.engine.local.memory import free_failed, upload
 from moot.engine.local.network import Adapter, Attend, Network
 from moot.engine.local.paged import Pass, block_rows, paged_attention, paged_prefill, write_pages
 from moot.engine.local.pages import PAGE, PageStore
@@ -91,7 +91,7 @@ class GraphDecoder:
         try:
             return self._capture(SIZES[0], (), True)
         except Exception as error:
-            give_back(error)
+            free_failed(error)
             self._pick = pick
             captured = self._capture(SIZES[0], (), True)
             self.notes = (
@@ -110,7 +110,7 @@ class GraphDecoder:
             self.finish()
             return True
         except Exception as error:
-            give_back(error)
+            free_failed(error)
             self.notes = (
                 *self.notes,
                 f"the kernel for new prompts does not run, so they are slower: {in_words(error)}",
@@ -191,7 +191,7 @@ class GraphDecoder:
         try:
             return self._capture(size, adapter, picks)
         except Exception as error:
-            give_back(error)
+            free_failed(error)
             warnings.warn(
                 f"a step of {size} rows could not be captured, so it is slower: {in_words(error)}", stacklevel=2
             )
@@ -233,7 +233,7 @@ class GraphDecoder:
 
         return step
 
-    def look(self, requests: list[Request], tokens: Tensor, logprobs: Tensor) -> Look:
+    def look(self, requests: list[Request], tokens: Tensor, logprobs: Tensor) -> PendingTokens:
         """Starts the way to the host; reading waits for its end."""
         both = self.later(torch.stack([tokens.double(), logprobs.double()]))
 
@@ -241,7 +241,7 @@ class GraphDecoder:
             host = both()
             return host[0].long().tolist(), host[1].tolist()
 
-        return Look(requests, read)
+        return PendingTokens(requests, read)
 
     def later(self, tensor: Tensor) -> Callable[[], Tensor]:
         """Starts the way to the host; the call waits for its end."""

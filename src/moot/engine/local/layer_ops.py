@@ -125,12 +125,12 @@ def tried(steps: Steps, device: torch.device, dtype: torch.dtype, heads: Heads, 
     qkv, both = random(rows, row), random(rows, 2 * width)
     pair = (random(heads.dim), random(heads.dim)) if norms else None
     cos, sin = random(rows, 1, heads.dim // 2), random(rows, 1, heads.dim // 2)
-    given = [each.requires_grad_() for each in (x, added, qkv, both)]
+    given = [item.requires_grad_() for item in (x, added, qkv, both)]
     out = {"first norm": steps.add_norm(x, None, weight, eps, dtype)[1]}
     out["sum"], out["norm"] = steps.add_norm(x, added, weight, eps, dtype)
     out["queries"], out["keys"], out["values"] = steps.rotate(qkv, heads, pair, cos, sin, eps)
     out["gate"] = steps.gate(both, None)
-    total = sum((each * random(*each.shape, kind=each.dtype)).float().sum() for each in out.values())
+    total = sum((item * random(*item.shape, kind=item.dtype)).float().sum() for item in out.values())
     with torch.no_grad():
         low, wide = random(rows, 6), random(2 * width, 6)
         out["gate with adapter"] = steps.gate(both.detach().clone(), (low, wide))
@@ -141,7 +141,7 @@ def tried(steps: Steps, device: torch.device, dtype: torch.dtype, heads: Heads, 
         "gradient of gate and up",
     )
     found = torch.autograd.grad(total, given)  # type: ignore[arg-type]
-    return {**{name: each.detach() for name, each in out.items()}, **dict(zip(names, found, strict=True))}
+    return {**{name: item.detach() for name, item in out.items()}, **dict(zip(names, found, strict=True))}
 
 
 def _near(ours: Tensor, theirs: Tensor, bound: float) -> bool:

@@ -54,7 +54,7 @@ def out_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and any(sign in str(error) for sign in SIGNS)
 
 
-def give_back(error: BaseException) -> None:
+def free_failed(error: BaseException) -> None:
     """What the failed work still held: the frames it died in keep their tensors as long as the error lives."""
     seen: BaseException | None = error
     while seen is not None:
@@ -101,7 +101,7 @@ def shared() -> bool:
     return total - free - torch.cuda.memory_reserved() > OTHERS
 
 
-def spare() -> None:
+def release_if_tight() -> None:
     """Leave no large unused blocks with torch where the GPU is nearly full: others cannot use them."""
     if torch.cuda.is_available():
         free, total = torch.cuda.mem_get_info()
@@ -109,7 +109,7 @@ def spare() -> None:
             torch.cuda.empty_cache()
 
 
-def patient(work: Callable[[], T], what: str = "", make_room: Callable[[], bool] = bool) -> T:
+def retry_on_oom(work: Callable[[], T], what: str = "", make_room: Callable[[], bool] = bool) -> T:
     """The work, tried again where it ran out of memory: for what has no smaller pieces. `make_room` is asked first.
     `what` is said where
     nothing helps."""
@@ -119,7 +119,7 @@ def patient(work: Callable[[], T], what: str = "", make_room: Callable[[], bool]
         except (MemoryError, RuntimeError) as error:
             if not out_of_memory(error):
                 raise
-            give_back(error)
+            free_failed(error)
             if not make_room() and not pause(attempt):
                 raise EngineError(f"out of memory: {what}{in_words(error)}") from error
     raise AssertionError("unreachable")

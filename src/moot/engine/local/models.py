@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from moot.engine.local.attention import packed_attention
-from moot.engine.local.memory import patient
+from moot.engine.local.memory import retry_on_oom
 from moot.engine.local.model_files import local_copy, read_config, read_tokenizer, read_weights
 from moot.engine.local.network import Network
 from moot.engine.local.smollm import find_smollm
@@ -84,7 +84,7 @@ def load_model(name: str, device: torch.device, dtype: torch.dtype) -> Loaded:
     context = check_config(config, name)
     model = read_weights(path, config, dtype)
     tokenizer = read_tokenizer(path, model.get_input_embeddings().num_embeddings)
-    model = patient(lambda: model.to(device)).eval().requires_grad_(False)  # what has moved already stays there
+    model = retry_on_oom(lambda: model.to(device)).eval().requires_grad_(False)  # what has moved already stays there
     return Loaded(name, model, tokenizer, context, notes)
 
 

@@ -97,10 +97,10 @@ class _Adapted(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         x, z, weight, a, b = ctx.saved_tensors
-        of_y = grads[0]
-        of_z = of_y @ b
-        of_x = (of_y @ weight).addmm_(of_z, a) if ctx.needs_input_grad[0] else None
-        return of_x, None, None, of_z.t() @ x, of_y.t() @ z
+        grad_y = grads[0]
+        grad_z = grad_y @ b
+        grad_x = (grad_y @ weight).addmm_(grad_z, a) if ctx.needs_input_grad[0] else None
+        return grad_x, None, None, grad_z.t() @ x, grad_y.t() @ z
 
 
 def _adapted(x: Tensor, weight: Tensor, bias: Tensor | None, update: LowRank) -> Tensor:
@@ -135,7 +135,7 @@ def _fuse(modules: Sequence[Any]) -> Linear:
     plain = [getattr(module, "base_layer", module) for module in modules]
     ranks = sum(low.weight.shape[0] for module in modules for low in getattr(module, "lora_A", {}).values())
     weights, biases = [module.weight.detach() for module in plain], [module.bias for module in plain]
-    bias = None if biases[0] is None else torch.cat([each.detach() for each in biases])
+    bias = None if biases[0] is None else torch.cat([item.detach() for item in biases])
     if len(plain) == 1 and not ranks:
         return Linear(weights[0], bias)
     sizes = [len(weight) for weight in weights]

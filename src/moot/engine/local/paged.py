@@ -81,8 +81,8 @@ def _join(parts, peaks, totals, out, HEADS: tl.constexpr, SPLITS: tl.constexpr, 
     share = tl.exp(peak - tl.max(peak, 0))
     total = tl.sum(share * tl.load(totals + cell), 0)
     inside = column < DIM
-    each = tl.load(parts + cell[:, None].to(tl.int64) * DIM + column[None, :], mask=inside[None, :], other=0.0)
-    result = tl.sum(each * share[:, None], 0) / total
+    item = tl.load(parts + cell[:, None].to(tl.int64) * DIM + column[None, :], mask=inside[None, :], other=0.0)
+    result = tl.sum(item * share[:, None], 0) / total
     tl.store(out + (row.to(tl.int64) * HEADS + head) * DIM + column, result.to(out.dtype.element_ty), mask=inside)
 
 
@@ -175,7 +175,7 @@ class Pass:
         for row, (pages, _, _) in zip(table, parts, strict=True):
             row[: len(pages)] = pages
         starts = [np.arange(0, count, block, dtype=np.int32) for count in new]
-        owner = np.repeat(np.arange(len(parts)), [len(each) for each in starts]).astype(np.int32)
+        owner = np.repeat(np.arange(len(parts)), [len(item) for item in starts]).astype(np.int32)
         at = np.concatenate([np.arange(before, before + count) for before, count in zip(done, new, strict=True)])
         page_ids = table[np.repeat(np.arange(len(parts)), new), at // page].astype(np.int64)
         first = (np.cumsum(new) - new).astype(np.int32)

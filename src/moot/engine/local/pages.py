@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from moot.engine.local.memory import give_back, out_of_memory, patient, upload
+from moot.engine.local.memory import free_failed, out_of_memory, retry_on_oom, upload
 from moot.engine.protocol import Ints
 
 REST = 2.0
@@ -217,7 +217,7 @@ class PageStore:
         except (MemoryError, RuntimeError) as error:
             if not out_of_memory(error):
                 raise
-            give_back(error)
+            free_failed(error)
             return None
 
     def _move(self, pages: Tensor, held: int) -> None:
@@ -307,11 +307,11 @@ def make_store(
         except (MemoryError, RuntimeError) as error:
             if not out_of_memory(error):
                 raise
-            give_back(error)
+            free_failed(error)
             bound = max(least, bound // 2)
     else:
         what = f"there is no room for a cache of {least / (1 << 20):.3g} MiB: "
-        store = patient(lambda: PageStore(layers, kv_heads, head_dim, dtype, device, least), what)
+        store = retry_on_oom(lambda: PageStore(layers, kv_heads, head_dim, dtype, device, least), what)
     if bound == max_bytes:
         return store, ()
     return store, (f"out of memory: the cache has {bound / (1 << 30):.2g} GiB instead of {max_bytes / (1 << 30):.2g}",)

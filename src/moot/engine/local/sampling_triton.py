@@ -56,12 +56,12 @@ def _choose(
     column = tl.arange(0, BLOCK)
     where = block * BLOCK + column
     x = tl.load(logits + row.to(tl.int64) * stride + where, mask=where < vocab, other=-float("inf")) / scale
-    each = tl.where(where < vocab, tl.exp(x - peak), 0.0).to(tl.float64)
-    summed = tl.cumsum(each, 0)
-    whole = tl.sum(each, 0)
+    item = tl.where(where < vocab, tl.exp(x - peak), 0.0).to(tl.float64)
+    summed = tl.cumsum(item, 0)
+    whole = tl.sum(item, 0)
     passed = (summed <= into / here * whole).to(tl.int32)
     # The last token of any mass, where rounding put the draw behind it.
-    last = tl.max(tl.where(each > 0, column, 0), 0)
+    last = tl.max(tl.where(item > 0, column, 0), 0)
     token = block * BLOCK + tl.minimum(tl.sum(passed, 0), last)
     chosen = tl.sum(tl.where(where == token, x, 0.0), 0)
     logprob = (chosen - peak).to(tl.float64) - tl.log(total)

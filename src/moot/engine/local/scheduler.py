@@ -17,8 +17,8 @@ from torch import Tensor
 
 from moot.engine.handover import Inbox
 from moot.engine.local.attention import Continuation, prefill_attention
-from moot.engine.local.batch import Look, PlainBatch, Request, Weights, draws, least_of_use
-from moot.engine.local.memory import give_back, out_of_memory, pause, upload
+from moot.engine.local.batch import PendingTokens, PlainBatch, Request, Weights, draws, least_of_use
+from moot.engine.local.memory import free_failed, out_of_memory, pause, upload
 from moot.engine.local.network import Network
 from moot.engine.local.pages import PAGE, Cached, OutOfPages, PageStore, begin_alike
 from moot.engine.local.sampling import Picker
@@ -28,10 +28,10 @@ from moot.errors import EngineError
 
 if TYPE_CHECKING:
     # Both need triton, which torch brings along only where there is a GPU.
+    from moot.engine.local.gpu_batch import GpuBatch
     from moot.engine.local.graphs import GraphDecoder
-    from moot.engine.local.lanes import Lanes
 
-    Batch = PlainBatch | Lanes
+    Batch = PlainBatch | GpuBatch
 
 T = TypeVar("T")
 PREFILL_TOKENS = {"cpu": 2048, "cuda": 8192}
@@ -141,7 +141,7 @@ class Scheduler:
         """Out of memory: the same work again in smaller pieces. False where there is none smaller and waiting did not
         help."""
         self.stats["out_of_memory"] += 1
-        give_back(error)
+        free_failed(error)
         smallest = len(concerned) == 1 and (batch is not None or self.prefill_tokens == LEAST_PREFILL)
         if smallest and not self._wait_for_memory():
             return False
@@ -274,7 +274,7 @@ class Scheduler:
                     if not out_of_memory(error):
                         raise
                     self.stats["out_of_memory"] += 1
-                    give_back(error)
+                    free_failed(error)
                 if not chosen and not self._everyone() and not self._wait_for_memory():
                     self._fail(put_off.pop(), self._no_room(len(known)))
                 break
@@ -314,10 +314,12 @@ class Scheduler:
             cached.reusable = len(request.prompt) // PAGE * PAGE if self.deterministic else len(cached.tokens)
         asking = [request for request in chosen if request.asked is not None]
         sampling = [request for request in chosen if request.asked is None]
-        looks = list[Look]()
+        looks = list[PendingTokens]()
         if asking:
             whole = torch.cat(scores)
-            looks.append(Look.of_asked(asking, whole.cpu if self.decoder is None else self.decoder.later(whole)))
+            looks.append(
+                PendingTokens.of_asked(asking, whole.cpu if self.decoder is None else self.decoder.later(whole))
+            )
         if sampling:
             tokens, look = self._first_tokens(sampling, last)
             looks.append(look)
@@ -331,23 +333,23 @@ class Scheduler:
             batch.add([sampling[place] for place in stay], first)
         batch.looks.extend(looks)
 
-    def _first_tokens(self, sampling: list[Request], last: Tensor) -> tuple[Tensor, Look]:
+    def _first_tokens(self, sampling: list[Request], last: Tensor) -> tuple[Tensor, PendingTokens]:
         logits = self.network.logits(last)
         if self.decoder is not None:
             tokens, logprobs = self.decoder.pick(logits, sampling)
             return tokens, self.decoder.look(sampling, tokens, logprobs)
         picker = Picker([request.params for request in sampling], self.network.vocab_size, self.network.device)
         tokens, logprobs = picker.pick(logits, draws(sampling, self.network.device))
-        return tokens, Look.at(sampling, tokens, logprobs)
+        return tokens, PendingTokens.at(sampling, tokens, logprobs)
 
     def _batch(self, weights: Weights) -> Batch:
         if weights.key not in self.batches:
             if self.decoder is None:
                 self.batches[weights.key] = PlainBatch(weights, self.network, self.store, self.deterministic)
             else:
-                from moot.engine.local.lanes import Lanes  # needs triton, as the decoder does
+                from moot.engine.local.gpu_batch import GpuBatch  # needs triton, as the decoder does
 
-                self.batches[weights.key] = Lanes(weights, self.decoder)
+                self.batches[weights.key] = GpuBatch(weights, self.decoder)
         return self.batches[weights.key]
 
     def _run_prefill(self, parts: list[tuple[Request, Ints]], scores: list[Tensor]) -> Tensor:
@@ -398,7 +400,7 @@ class Scheduler:
 
     def _make_room(self, batch: Batch) -> None:
         """A page for each next token. Where there is none, the youngest request waits again."""
-        for request in batch.lacking():
+        for request in batch.rows_needing_page():
             while request in batch.rows:
                 try:
                     if self.store.grow(self._cached(request), request.length):

@@ -15,7 +15,7 @@ import torch
 
 from moot.engine.local.adapter import add_lora
 from moot.engine.local.batch import Weights
-from moot.engine.local.memory import give_back, patient
+from moot.engine.local.memory import free_failed, retry_on_oom
 from moot.engine.local.models import Loaded, check_forward, load_model, pick_device, pick_dtype
 from moot.engine.local.network import Adapter, Network
 from moot.engine.local.pages import PageStore, make_store, page_size
@@ -66,7 +66,7 @@ class SharedModel:
         )
         device = network.device
         if settings.max_cache_gib is None:
-            bound, first_part = patient(lambda: _cache_bound(network))
+            bound, first_part = retry_on_oom(lambda: _cache_bound(network))
         else:  # who names a size wants it, and hears at once if it is not there
             bound, first_part = int(settings.max_cache_gib * GIB), 1
         store, shortened = make_store(
@@ -148,7 +148,7 @@ def _captured(network: Network, store: PageStore, rows: int, length: int) -> tup
         decoder = GraphDecoder(network, store, rows, length)
         return decoder, decoder.notes
     except Exception as error:  # whatever is missing or refused: sampling works without it
-        give_back(error)
+        free_failed(error)
         return None, (f"decode steps could not be captured, so sampling is slower: {in_words(error)}",)
 
 

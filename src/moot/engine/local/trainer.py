@@ -21,7 +21,7 @@ from torch import Tensor
 from moot.engine.local.adapter import arrange, lora_parameters, rearrange, tensors
 from moot.engine.local.attention import packed_attention
 from moot.engine.local.losses import Given
-from moot.engine.local.memory import give_back, leaving, out_of_memory, patient, pause, spare, upload
+from moot.engine.local.memory import free_failed, leaving, out_of_memory, pause, release_if_tight, retry_on_oom, upload
 from moot.engine.local.network import Adapter, Attend, Network
 from moot.engine.local.prefix_packing import Forest, pieces, plant, tree_attention
 from moot.engine.protocol import AdamParams, Datum, Floats, LossOutput, StepOutput, in_words
@@ -31,7 +31,7 @@ HEAD_CHUNK_BYTES = 32 << 20
 """Logits held at a time, in float32: small enough to stay out of the way, large enough for a full-speed product. A GPU
 takes more."""
 GPU_CHUNKS = 8
-CALM = 8
+CALLS_WITHOUT_TROUBLE = 8
 """Calls without trouble after which a pass is tried with twice the tokens again, and at last without recomputing."""
 
 T = TypeVar("T")
@@ -159,7 +159,9 @@ class LoraTrainer:
         results: list[tuple[list[int], Tensor, Tensor, int]] = []  # read at the end: to read is to wait for the device
         halved = 0
         attempts = 0  # of a single sequence
-        adapter = patient(lambda: arrange(self.wrapped, self.network.dtype, trained=backward), make_room=self.make_room)
+        adapter = retry_on_oom(
+            lambda: arrange(self.wrapped, self.network.dtype, trained=backward), make_room=self.make_room
+        )
         gradient: list[Tensor] = []
         todo = self._batches(datums, range(len(datums)))
         while todo:
@@ -173,7 +175,7 @@ class LoraTrainer:
                 if not out_of_memory(error):
                     raise
                 halved += 1
-                give_back(error)
+                free_failed(error)
                 if self.make_room():
                     todo = [batch, *todo]
                 elif len(batch) == 1 and self.recompute and pause(attempts):
@@ -184,7 +186,7 @@ class LoraTrainer:
                 continue
             attempts = 0
         if gradient:
-            self._add(patient(lambda: rearrange(self.wrapped, gradient), make_room=self.make_room))
+            self._add(retry_on_oom(lambda: rearrange(self.wrapped, gradient), make_room=self.make_room))
         logprobs: list[Floats] = [np.zeros(0, np.float32)] * len(datums)
         total = 0.0
         for batch, value, joined, _ in results:
@@ -192,7 +194,7 @@ class LoraTrainer:
             ends = np.cumsum([len(datums[i]) for i in batch])[:-1]
             for index, part in zip(batch, np.split(joined.cpu().numpy(), ends), strict=True):
                 logprobs[index] = np.array(part)
-        spare()
+        release_if_tight()
         self.out_of_memory += halved
         self._grow_back(halved)
         if backward and not math.isfinite(total):
@@ -237,7 +239,7 @@ class LoraTrainer:
                 if gradient:
                     torch._foreach_add_(gradient, found)
                 else:
-                    gradient.extend([each.float() for each in found])
+                    gradient.extend([item.float() for item in found])
         return value.detach(), everywhere, len(packed.tokens)
 
     def _batches(self, datums: Sequence[Datum], indices: Sequence[int]) -> list[list[int]]:
@@ -274,7 +276,7 @@ class LoraTrainer:
     def _grow_back(self, halved: int) -> None:
         """What others held may be free again."""
         self._calm = 0 if halved else self._calm + 1
-        if self._calm == CALM:
+        if self._calm == CALLS_WITHOUT_TROUBLE:
             self._calm = 0
             if self.token_budget < self._most:
                 self.token_budget = min(self._most, 2 * self.token_budget)
@@ -282,7 +284,7 @@ class LoraTrainer:
                 self.recompute = self._recompute_asked
 
     def step(self, params: AdamParams) -> StepOutput:
-        norm = patient(self._ready, make_room=self.make_room)  # where there is no room, the gradient stays
+        norm = retry_on_oom(self._ready, make_room=self.make_room)  # where there is no room, the gradient stays
         gradient, self.gradient = self.gradient, {}
         poisoned, self.poisoned = self.poisoned, False
         if not gradient:

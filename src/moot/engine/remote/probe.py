@@ -223,19 +223,16 @@ class _Probe:
         if not alone > 0:
             raise EngineError("a gradient of 0 came of a datum with advantages; the server does not train this model")
         measured = (pair / alone, long / alone)
-        expected = {
-            "sum": (1.0, 1.0),
-            "datums": (1 / 2, 1.0),
-            "mean": (1 / 2, SHORT / (SHORT + TAIL)),
-            "tokens": (SHORT / (SHORT + LONG), SHORT / (SHORT + TAIL)),
-        }
+        diluted = SHORT / (SHORT + TAIL)
+        expected = {"sum": (1.0, 1.0), "datums": (1 / 2, 1.0), "mean": (1 / 2, diluted)}
+        expected["tokens"] = (SHORT / (SHORT + LONG), diluted)
         for name, ratios in expected.items():
             if all(abs(a / b - 1) < 0.1 for a, b in zip(measured, ratios, strict=True)):
                 return name
         raise EngineError(
             "how the server adds up losses is not understood: a second datum changes the gradient by "
             f"{measured[0]:.3f}, {TAIL} more tokens by {measured[1]:.3f}, where sums give 1 and 1 and averages 0.5 and "
-            f"{SHORT / (SHORT + TAIL):.3f}; configure it to sum"
+            f"{diluted:.3f}; configure it to sum"
         )
 
     async def sampling(self) -> tuple[Stops, bool]:

@@ -14,6 +14,8 @@ const ORDERS = [
   ["-agreement", "least agreement first"],
   ["reward", "largest reward first"],
   ["-reward", "smallest reward first"],
+  ["confidence", "most confidence first"],
+  ["-confidence", "least confidence first"],
   ["correct", "most right first"],
   ["-correct", "fewest right first"],
 ];
@@ -32,6 +34,8 @@ export function debatesView(main, query, runs) {
   const fresh = h("button", { class: "fresh", hidden: true, onclick: () => load() }, "New debates were played: show them");
   // A file of debates has no steps: its debates go by the names or numbers that the file gives them.
   const file = runs.find((each) => each.name === run)?.transcripts;
+  // Labels are paid nothing; how far they are to be trusted is what one looks for.
+  const labels = runs.find((each) => each.name === run)?.labels;
   const body = h("tbody");
   const head = h("tr");
   const saved = h("a", { class: "save", download: "" }, "CSV");
@@ -75,7 +79,7 @@ export function debatesView(main, query, runs) {
       "Question",
       "Answer",
       ["Agreement", "agreement"],
-      ["Reward", "reward"],
+      labels ? ["Confidence", "confidence"] : ["Reward", "reward"],
       "Won",
       ["Right", "correct"],
       "What happened",
@@ -176,7 +180,7 @@ export function debatesView(main, query, runs) {
         ["no", "played it"],
       ]),
       file ? null : h("label", {}, h("span", {}, "Steps"), h("span", { class: "range" }, step("from", "first"), "–", step("to", "last"))),
-      pick("sort", "Order", ORDERS),
+      pick("sort", "Order", ORDERS.filter(([order]) => !order.endsWith(labels ? "reward" : "confidence"))),
       Object.keys(asked).length
         ? h(
             "button",
@@ -301,7 +305,9 @@ export function debatesView(main, query, runs) {
       h("td", { class: "question" }, h("a", { href: address(place), dir: "auto" }, oneLine(debate.question, 220) || "(no question)")),
       h("td", { class: "answer", title: "The answer that most agents end with", dir: "auto" }, debate.answer === null ? "–" : oneLine(debate.answer, 60)),
       value("agreement", percent(debate.agreement), "The share of its agents who end with that answer"),
-      value("reward", signed(debate.reward), "Mean over its agents"),
+      labels
+        ? value("confidence", percent(debate.confidence), "The judge's score of that answer, or without a judge the share")
+        : value("reward", signed(debate.reward), "Mean over its agents"),
       h(
         "td",
         { class: "won" },
@@ -347,6 +353,7 @@ export function debatesView(main, query, runs) {
       debate.failures ? h("span", { class: "chip warn" }, plural(debate.failures, "failed turn")) : null,
       debate.winner_correct === 0 && debate.correct > 0 ? h("span", { class: "chip warn" }, "beat a right answer") : null,
       debate.disagreement ? h("span", { class: "chip" }, "disagree") : null,
+      debate.trusted === 0 ? h("span", { class: "chip warn", title: "Its confidence is below the threshold" }, "not trusted") : null,
       debate.signal === 0 ? h("span", { class: "chip" }, "no signal") : null,
     ];
   }

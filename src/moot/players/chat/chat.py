@@ -8,9 +8,9 @@ a bounded number of times; half an answer is thrown away, never kept as a turn. 
       ServerRefused   the server understood and said no; asking again would not help
       Unanswered      all tries were used up
 
-It stands on httpx, not on the `openai` client. That client retries in silence and not once a stream has begun, reads
-errors, lines and whole answers of any size, follows redirects, and takes an answer that is not streamed for an empty
-one. All of this file would remain.
+It stands on httpx, not on the `openai` client (tried: 3.51). That client unpacks what a server packed, 50 MB from a few
+KB; it waits as long as comments come, asks no more once a stream has begun, follows redirects, and takes an answer that
+is not streamed, or a line without end, for an empty one. All of this file would remain.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ async def one_debate(sampler: Sampler, rendering: Rendering, favourite: str, see
     params = SamplingParams(max_tokens=2, stop=rendering.stops("three_tag"))
     planted = Planted(TokenSpeaker(sampler, rendering, params, seed=seed), favourite)
     played = await play(Debate(Question("Red or blue?"), AGENTS, ROUNDS, PROTOCOL.rules), planted, planted.watch)
-    return played, kept_turns(planted.speaker, played)[0]
+    return played, kept_turns(planted.speaker, played)
 
 
 def shares(debates: list[Debate], favourite: str) -> tuple[float, float]:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from moot.engine.local.adapter import lora_parameters
 from moot.engine.local.attention import packed_attention
-from moot.engine.local.trainer import CALM, micro_batches
+from moot.engine.local.trainer import CALLS_WITHOUT_TROUBLE, micro_batches
 from moot.engine.protocol import AdamParams, Datum
 from moot.errors import EngineError
 from support.datums import datum
@@ -146,7 +146,7 @@ def test_passes_grow_back_after_some_calls_without_trouble(
     trainer, room = engine._trainer, 1000
     assert (trainer.token_budget, trainer.recompute) == (15, True)
     sizes = []
-    for _ in range(4 * CALM):
+    for _ in range(4 * CALLS_WITHOUT_TROUBLE):
         engine.forward_backward(datums(4), "ppo").result()
         sizes.append((trainer.token_budget, trainer.recompute))
     assert list(dict.fromkeys(sizes)) == [(15, True), (30, True), (60, True), (64, True), (64, False)]

@@ -15,17 +15,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from moot.engine.local.batch import Look, Request, Weights
+from moot.engine.local.batch import PendingTokens, Request, Weights
 from moot.engine.local.graphs import DRAW, GIVEN, POSITION, SOURCE, TEMPERATURE, GraphDecoder, filtered
 from moot.engine.local.memory import upload
 from moot.engine.local.pages import PAGE
 from moot.engine.local.sampling import Picker
 
 
-class Lanes:
+class GpuBatch:
     def __init__(self, weights: Weights, decoder: GraphDecoder) -> None:
         self.rows: list[Request] = []
-        self.looks: deque[Look] = deque()
+        self.looks: deque[PendingTokens] = deque()
         self._weights, self._decoder = weights, decoder
         most = decoder.rows
         self._state = np.zeros((5, most), np.int64)
@@ -65,7 +65,7 @@ class Lanes:
         self._table_changed = True
         self._picker = None
 
-    def lacking(self) -> list[Request]:
+    def rows_needing_page(self) -> list[Request]:
         """A new page begins where a position is a multiple of its size."""
         return [self.rows[slot] for slot in np.flatnonzero(self._state[POSITION, : len(self.rows)] % PAGE == 0)]
 
@@ -83,7 +83,7 @@ class Lanes:
             self._state[POSITION, slot] = request.length - 1
         self._new = 0
 
-    def launch(self) -> Look:
+    def launch(self) -> PendingTokens:
         count, decoder = len(self.rows), self._decoder
         picks = not any(filtered(request) for request in self.rows)
         size = decoder.size(count, self._weights.adapter, picks)
