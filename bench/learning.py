@@ -46,13 +46,13 @@ ARMS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "defaults": ({"reward": "truth", "sections": "sampled"}, {}),
     "before": (
         {"reward": "truth_last", "advantage": "center_group", "sections": "sampled"},
-        {"lr_warmup": 0},
+        {"parts": ()},
     ),
 }
 
 
 def settings(arm: str, seed: int, iterations: int) -> TrainConfig:
-    scoring, optim = ARMS[arm]
+    scoring, others = ARMS[arm]
     preset = PRESETS["easy"]
     changed = {"batch_size": 4, "num_train_datapoints": 4 * iterations, "learning_rate": RATE}
     return replace(
@@ -60,9 +60,10 @@ def settings(arm: str, seed: int, iterations: int) -> TrainConfig:
         protocol=preset.protocol.with_choices(personas=False, **scoring),
         model=ModelConfig(lora_rank=8, dtype="fp32", device="cpu"),
         debate=DebateConfig(num_agents=4, max_rounds=2, max_tokens=2),
-        optim=replace(preset.optim, **{**changed, **optim}),
+        optim=replace(preset.optim, **changed),
         seed=seed,
         eval_every=0,
+        **{"parts": preset.parts, **others},
     )
 
 

@@ -162,6 +162,7 @@ def measure(driver: Any, address: str, run: str, place: Path) -> None:
         ("filter: failed turns", "failed", ("yes", "")),
         ("filter: an alarm rang", "alarm", ("random_noise", "")),
         ("filter: votes say nothing (few or none)", "signal", ("no", "")),
+        ("sort: most agreement first", "sort", ("agreement", "")),
     ):
         show(what, middle(lambda i, n=name, v=values: changed(driver, n, v[i % 2], "change")))
     driver.execute_script("document.querySelector('.clear')?.click()")

@@ -1,7 +1,7 @@
 """Is the learning rate too high? Take a few steps on one batch, and look at other questions after each.
 
-    moot train --task arithmetic --max-rounds 1 --max-tokens 64 --no-personas --warm-questions 128 --warm-batch-size 8 \\
-        --warm-learning-rate 5e-4 --num-train-datapoints 0 --eval-every 0 --run runs/warm
+    moot train --task arithmetic --max-rounds 1 --max-tokens 64 --no-personas --warm-questions 128 \\
+        --with warm_start:learning_rate=5e-4 --num-train-datapoints 0 --eval-every 0 --run runs/warm
     python recipes/step_size.py runs/warm --rates 1e-4 2e-5
 
 Some questions are answered by a group of agents and rewarded by the truth; the same datums are then trained on again and again. After 1, 3

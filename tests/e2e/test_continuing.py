@@ -226,7 +226,7 @@ def test_another_run_begins_with_its_weights_and_without_the_presets_warm_start(
     assert steps(run) == [(1, "self_play")]
     assert json.loads((run / "run.json").read_text())["from"]["step"] == 3
     assert config(run)["start"] == str(finished / "run")
-    asked = begun("third", "--warm-questions", "2", "--warm-batch-size", "2")
+    asked = begun("third", "--warm-questions", "2", "--with", "warm_start:batch_size=2")
     assert steps(asked) == [(1, "warm"), (2, "self_play")]
     other = train(tmp_path, "--engine", "scripted", "--from", finished / "run", "--lora-rank", "4", "--run", "fourth")
     assert other.returncode == 2 and "lora_rank is 16 there and 4 here; add --lora-rank 16" in other.stderr

@@ -85,7 +85,7 @@ def test_term_ends_a_command_without_a_loop_as_ctrl_c_does(tmp_path: Path) -> No
         (["train", "--learning-rate", "-1"], "moot: learning_rate must be 0 or more, got -1.0 (moot train --help)"),
         (["demo", "--style", "slopy"], "did you mean sloppy?"),
         (["train", "--reward", "truht"], "did you mean truth?"),
-        (["train", "--learning-rat", "1"], "did you mean --learning-rate or --warm-learning-rate?"),
+        (["train", "--learning-rat", "1"], "did you mean --learning-rate?"),
     ],
 )
 def test_an_option_that_is_nearly_right_gets_the_right_one(tmp_path: Path, arguments: list[str], meant: str) -> None:

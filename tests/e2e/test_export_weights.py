@@ -25,7 +25,7 @@ from moot.runs import Run
 
 OPTIONS = [
     "--dtype=fp32", "--device=cpu", "--max-rounds=1", "--reward=majority", "--max-tokens=24", "--batch-size=2", "--num-train-datapoints=2",
-    "--lora-rank=4", "--warm-questions=4", "--warm-batch-size=2", "--warm-learning-rate=0.02", "--eval-every=0",
+    "--lora-rank=4", "--warm-questions=4", "--with=warm_start:batch_size=2,learning_rate=0.02", "--eval-every=0",
 ]  # fmt: skip
 
 

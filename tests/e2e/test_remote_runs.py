@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 DEBATES, BATCH = 8, 2
 SMALL = [
     "--engine", "tinker", "--lora-rank", 4, "--batch-size", BATCH, "--num-train-datapoints", DEBATES, "--warm-questions", 1,
-    "--warm-batch-size", 1, "--eval-every", 0, "--max-tokens", 24, "--learning-rate", 1e-3, "--personas", "--run", "run",
+    "--with", "warm_start:batch_size=1,learning_rate=5e-4", "--eval-every", 0, "--max-tokens", 24, "--learning-rate", 1e-3, "--personas", "--run", "run",
 ]  # fmt: skip
 ENVIRONMENT = {"TINKER_API_KEY": KEY, "HF_HUB_OFFLINE": "1"}
 

@@ -57,7 +57,7 @@ def test_the_same_command_again_goes_on_and_other_settings_are_refused_by_name(t
 def test_a_dry_run_prints_the_plan_and_writes_nothing(tmp_path: Path) -> None:
     done = train(tmp_path, "--preset", "hard", "--engine", "scripted", "--dry-run")
     words = " ".join(done.stdout.split())
-    assert "5 agents, 3 rounds" in words and "64 steps of 16 questions" in words and "512 labelled questions" in words
+    assert "5 agents, 3 rounds" in words and "64 steps of 16 questions" in words and "1536 labelled questions" in words
     assert "Nothing was started" in words
     assert list(tmp_path.iterdir()) == []
     # 16 questions, 5 agents, 3 turns of 300 tokens and two judgements: 96,320 tokens per step, so that the third passes 200,000.

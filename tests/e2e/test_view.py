@@ -60,10 +60,10 @@ def test_a_metric_is_found_by_its_name_or_what_it_means_and_the_link_keeps_it(dr
     field = until(lambda: driver.find_element("css selector", ".curves input[type=search]"))
     until(lambda: driver.find_elements("css selector", ".chart"))
     field.send_keys("gradient clipping")
-    until(lambda: all_text(driver, ".chart:not([hidden]) figcaption span") == ["optim/grad_norm"])
+    until(lambda: all_text(driver, ".chart:not([hidden]) figcaption > span:first-child") == ["optim/grad_norm"])
     assert "find=gradient+clipping" in driver.current_url
     driver.get(driver.current_url)
-    until(lambda: all_text(driver, ".chart:not([hidden]) figcaption span") == ["optim/grad_norm"])
+    until(lambda: all_text(driver, ".chart:not([hidden]) figcaption > span:first-child") == ["optim/grad_norm"])
     driver.execute_script("document.querySelector('.curves').scrollIntoView()")
     until(lambda: driver.find_elements("css selector", ".chart:not([hidden]) canvas"))
 
@@ -232,6 +232,12 @@ def test_what_evaluations_played_is_listed_and_a_question_is_followed_from_step_
     until(lambda: rows_shown(driver) == [f"{step}.3" for step in steps])
 
 
+def sort_by(driver: Any, name: str) -> None:
+    """In one step: the head may be drawn anew at any time."""
+    script = "[...document.querySelectorAll('button.sort')].find((b) => b.textContent.startsWith(arguments[0])).click()"
+    driver.execute_script(script, name)
+
+
 def test_the_list_sorts_by_its_columns_and_is_a_file_on_request(driver: Any, url: str, runs: Path) -> None:
     driver.get(f"{url}?view=debates&run=real")
     until(lambda: len(rows_shown(driver)) == 50)
@@ -241,7 +247,7 @@ def test_the_list_sorts_by_its_columns_and_is_a_file_on_request(driver: Any, url
         return [int(text.rstrip("%")) for text in all_text(driver, shares) if text != "–"]
 
     def press_head(name: str) -> None:
-        next(b for b in driver.find_elements("css selector", "button.sort") if b.text.startswith(name)).click()
+        sort_by(driver, name)
 
     press_head("Agreement")
     until(lambda: "sort=agreement" in driver.current_url and shown() == sorted(shown(), reverse=True))
@@ -260,8 +266,8 @@ def test_runs_sort_by_a_column_and_their_table_is_a_file(driver: Any, url: str) 
     driver.get(url)
     until(lambda: len(all_text(driver, "td.run a")) == 2)
     for order in (["real", "by-hand"], ["by-hand", "real"]):
-        next(b for b in driver.find_elements("css selector", "button.sort") if b.text.startswith("Run")).click()
-        assert all_text(driver, "td.run a") == order
+        sort_by(driver, "Run")
+        until(lambda order=order: all_text(driver, "td.run a") == order)
     assert "order=-name" in driver.current_url
     driver.execute_script(
         "URL.createObjectURL = (blob) => { blob.text().then((text) => { window.saved = text; }); return '#'; }"

@@ -39,7 +39,8 @@ def bin(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_wheel_brings_the_licences_of_what_it_ships_and_every_text(bin: Path, tmp_path: Path) -> None:
     where = Path(run(bin / "python", "-c", "import moot; print(moot.__path__[0])", cwd=tmp_path).strip())
     assert bin.parent in where.parents
-    for name in ("py.typed", "debate/prompts.toml", "page/static/index.html", "page/static/vendor/katex/LICENSE"):
+    page = ("page/static/index.html", "page/static/vendor/katex/LICENSE", "page/example/debates/000020.npz")
+    for name in ("py.typed", "debate/prompts.toml", *page):
         assert (where / name).is_file(), name
     assert (where.parent / "moot_debate.py").is_file()  # the environment that verifiers looks for by this name
     assert "[asked]" in run(bin / "moot", "prompts", cwd=tmp_path)
@@ -51,8 +52,8 @@ def test_the_demo_runs_from_the_wheel(bin: Path, tmp_path: Path) -> None:
     cut = [
         "--warm-questions",
         2,
-        "--warm-batch-size",
-        2,
+        "--with",
+        "warm_start:batch_size=2",
         "--batch-size",
         2,
         "--num-train-datapoints",

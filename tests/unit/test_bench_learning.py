@@ -36,7 +36,7 @@ def test_the_two_arms_differ_by_credit_and_warm_up_alone(bench: dict[str, Any]) 
     now, before = (bench["settings"](arm, 0, 8) for arm in ("defaults", "before"))
     assert (now.protocol.scoring.reward, now.protocol.scoring.estimator) == ("truth", "center_round")
     assert (before.protocol.scoring.reward, before.protocol.scoring.estimator) == ("truth_last", "center_group")
-    assert (now.optim.lr_warmup, before.optim.lr_warmup) == (5, 0)
+    assert (now.parts, before.parts) == (("lr_schedule:warmup=5",), ())
     assert (now.debate, now.model, now.protocol.rules) == (before.debate, before.model, before.protocol.rules)
 
 

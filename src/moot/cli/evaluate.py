@@ -59,7 +59,7 @@ class Eval:
     """This checkpoint of the run; 0 is the model before any training."""
     task: _Str = None
     """Where questions come from; the run's, or arithmetic."""
-    modes: tuple[Mode, ...] = ("direct", "vote", "debate")
+    modes: Annotated[tuple[Mode, ...], tyro.conf.arg(metavar="MODE [MODE ...]")] = ("direct", "vote", "debate")
     """Any of direct, vote, debate, debate+vote, opponents, wins, consultancy, judge; the first is what the others are
     compared with."""
     k: int = 5

@@ -11,6 +11,7 @@ from moot.engine.memory_estimate import GIB, PASS_TOKENS
 from moot.players.create import local_place
 from moot.players.untrusted import is_code, scoring_names
 from moot.rl.cost import TYPICAL_TURN, expected_tokens, memory_gib
+from moot.settings.rate import rate_settings
 from moot.settings.train import TrainConfig
 from moot.util.safe_text import counted
 
@@ -33,16 +34,15 @@ def show_plan(config: TrainConfig, path: Path, console: Terminal) -> None:
     table.add_row("reward", f"{scoring.reward}, advantages by {scoring.estimator}{own}")
     if config.start:
         table.add_row("from", f"the weights of {config.start}, with a fresh optimizer")
+    shape = rate_settings(config.parts).shape
     if config.warm_steps:
-        table.add_row(
-            "warm start", f"{config.warm.warm_questions} labelled questions, {config.warm_steps} optimizer steps"
-        )
+        table.add_row("warm start", f"{config.warm_questions} labelled questions, {config.warm_steps} optimizer steps")
     budget = config.recipe.max_sampled_tokens
     steps = min(config.iterations, -(-budget // tokens["sampled"])) if budget else config.iterations
     about = "about " if steps < config.iterations else ""
     table.add_row(
         "self-play",
-        f"{about}{steps:,} steps of {o.batch_size} questions, learning rate {o.learning_rate:g} {o.lr_schedule}",
+        f"{about}{steps:,} steps of {o.batch_size} questions, learning rate {o.learning_rate:g} {shape}",
     )
     turn = min(d.max_tokens, TYPICAL_TURN)
     table.add_row(

@@ -273,7 +273,7 @@ def defaults(arguments: list[str]) -> Train:
     name = sources.preset or file.preset or _DEFAULT
     config = with_settings(find_preset(name), file.settings, f"{sources.config}: ")
     if sources.start:  # weights that were trained already need no warm start, unless one is asked for
-        config = replace(config, warm=replace(config.warm, warm_questions=0))
+        config = replace(config, warm_questions=0)
     if sources.config is not None:
         trusted(sources.config, trained_names(config), arguments)
     if sources.protocol in PROTOCOLS:

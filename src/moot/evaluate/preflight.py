@@ -75,7 +75,7 @@ _KEEP = (
     "Ask for each section by itself (--sections asked --no-personas), raise --max-tokens where answers are cut, write "
     "your own texts "
     "(moot prompts > FILE, then --prompts FILE), or teach the form in the model's own words (--warm-questions 64 "
-    "--warm-solutions own)."
+    "--with warm_start:solutions=own)."
 )
 CONTRACT = (
     Requirement("accuracy in round 1", "debate", "round_1", 0.05, _HARD),

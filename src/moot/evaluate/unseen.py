@@ -62,7 +62,7 @@ def _seen(trained: TrainConfig, step: int, saved: Any) -> tuple[set[str], list[s
 def _trained_texts(trained: TrainConfig, step: int, saved: Any) -> set[str]:
     iterations = max(0, trained.iteration(step))
     played = min(iterations * trained.optim.batch_size, trained.optim.num_train_datapoints)
-    warm = trained.warm.warm_questions
+    warm = trained.warm_questions
     further = Further.from_state(saved, warm + trained.optim.num_train_datapoints)
     numbers = [*range(warm), *map(further.number, range(warm, warm + played)), *further.numbers]
     sources = [load_task(name, trained.seed, trained.eval_questions) for name in trained_tasks(trained)]

@@ -22,6 +22,7 @@ from moot.errors import ConfigError
 from moot.rl.trust_help import ALARMS
 from moot.runs.prompt_of_turn import prompts_of
 from moot.runs.run import measured, metric_row
+from moot.settings.warm import warm_settings
 from moot.util.files import digest
 from moot.util.json_text import read_json
 
@@ -183,7 +184,7 @@ class Watched:
 
     def _summary(self, metrics: Metrics, header: Mapping[str, Any]) -> dict[str, Any]:
         config = _dict(header.get("config"))
-        debate, optim, warm = (_dict(config.get(part)) for part in ("debate", "optim", "warm"))
+        debate, optim = (_dict(config.get(part)) for part in ("debate", "optim"))
         return {
             "name": self.name,
             "path": str(self.path),
@@ -195,7 +196,7 @@ class Watched:
             "reward": _dict(config.get("protocol")).get("reward"),
             "step": metrics.step,
             "phase": metrics.phase,
-            "total": _total(optim, warm),
+            "total": _total(optim, config),
             "rows": metrics.rows,
             "age_s": metrics.age(),
             "alarms": {name: metrics.last("train", name) for name in ALARMS},
@@ -232,12 +233,12 @@ def _recipe(config: Mapping[str, Any]) -> str | None:
     return digest({key: value for key, value in config.items() if key != "seed"})
 
 
-def _total(optim: Mapping[str, Any], warm: Mapping[str, Any]) -> int | None:
+def _total(optim: Mapping[str, Any], config: Mapping[str, Any]) -> int | None:
     """How many steps the run will have; None where its settings do not say."""
     try:
         iterations = -(-int(optim["num_train_datapoints"]) // int(optim["batch_size"]))
-        return iterations + -(-int(warm["warm_questions"]) // int(warm["warm_batch_size"])) * int(warm["warm_epochs"])
-    except (KeyError, TypeError, ValueError, ArithmeticError):
+        return iterations + -(-int(config["warm_questions"]) // warm_settings(config["parts"]).batch_size)
+    except (KeyError, TypeError, ValueError, ArithmeticError, ConfigError):
         return None
 
 

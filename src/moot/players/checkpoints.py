@@ -62,8 +62,7 @@ def best_step(run: Run) -> int | None:
 def result_step(run: Run) -> int | None:
     """The step of a run that names none: the best where an alarm stopped it, otherwise None, the newest."""
     last: dict[str, Any] = next((row for row in reversed(run.metrics()) if row["phase"] == "self_play"), {})
-    recipe = run.config.get("recipe")
-    stops = isinstance(recipe, dict) and recipe.get("stop_on_alarm")
+    stops = "stop_on_alarm" in (run.config.get("parts") or ())
     alarmed = any(name.startswith("alarm/") and value for name, value in last.items())
     return best_step(run) if stops and alarmed else None
 

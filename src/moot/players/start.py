@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from moot.engine.kinds import KINDS
 from moot.engine.manifest import DamagedCheckpoint, read_adapter_config
 from moot.engine.published import same_model
 from moot.errors import ConfigError
@@ -81,7 +82,7 @@ def _check_same(name: str, theirs: dict[str, Any], state: str, model: ModelConfi
             f"from {name}: its weights are of the {engine} engine, and this run's engine is {model.engine}; "
             f"add --engine {engine}, or start from an adapter that this engine can load"
         )
-    if engine == "tinker" and theirs and theirs.get("base_url", "") != model.base_url:
+    if KINDS[engine].server and theirs and theirs.get("base_url", "") != model.base_url:
         raise ConfigError(
             f"from {name}: its weights are kept at {theirs['base_url'] or 'the hosted service'}, and this run's server "
             f"is {model.base_url or 'the hosted service'}; a server loads only its own"

@@ -31,21 +31,24 @@ def check_task(name: str, task: Task) -> None:
 
 def check_warm_start(config: TrainConfig, task: Task) -> None:
     """`task` is the first that is trained on."""
-    if config.warm.warm_questions and config.warm.warm_solutions == "own" and task.open_ended:
-        why = f"task {task.name}, whose questions have no answers that could be right"
-        raise ConfigError(f"warm_solutions must be task with {why}; got 'own'")
-    if 0 < len(task.training) < config.warm.warm_questions:
+    if config.warm_questions and config.warm.solutions == "own" and task.open_ended:
+        raise ConfigError(
+            f"warm_start: solutions must be task with task {task.name}, whose questions have no answers that could be "
+            "right; "
+            "got 'own'"
+        )
+    if 0 < len(task.training) < config.warm_questions:
         logging.getLogger("moot").warning(
-            f"warm_questions is {config.warm.warm_questions}, and task {task.name} has {len(task.training)} questions "
+            f"warm_questions is {config.warm_questions}, and task {task.name} has {len(task.training)} questions "
             "to train on: each is "
             "taught several times over"
         )
-    lacking = task.solution is None or (task.near_miss is None and config.warm.warm_wrong != "none")
-    if config.warm.warm_solutions == "task" and config.warm.warm_questions and lacking:
+    lacking = task.solution is None or (task.near_miss is None and config.warm.wrong != "none")
+    if config.warm.solutions == "task" and config.warm_questions and lacking:
         raise ConfigError(
-            f"warm_questions must be 0 with task {task.name}, got {config.warm.warm_questions}: the warm start needs "
+            f"warm_questions must be 0 with task {task.name}, got {config.warm_questions}: the warm start needs "
             "worked solutions, and "
-            "this task has none; use the model's own (warm_solutions own), leave it out, or start from "
+            "this task has none; use the model's own (--with warm_start:solutions=own), leave it out, or start from "
             "another run (--from)"
         )
 

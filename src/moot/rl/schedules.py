@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from moot.settings.train import OptimConfig, Schedule
+from moot.settings.rate import RateSchedule
+from moot.settings.train import Schedule
 
 
 def scheduled(value: float, schedule: Schedule, done: float) -> float:
@@ -18,7 +19,8 @@ def scheduled(value: float, schedule: Schedule, done: float) -> float:
             return value * 0.5 * (1 + math.cos(math.pi * done))
 
 
-def learning_rate(optim: OptimConfig, iteration: int, done: float) -> float:
-    """Of self-play's `iteration`, from 1, when the share `done` is over. Warm-up ends at the schedule."""
-    rising = min(1.0, iteration / optim.lr_warmup) if optim.lr_warmup else 1.0
-    return rising * scheduled(optim.learning_rate, optim.lr_schedule, done)
+def learning_rate(rate: float, schedule: RateSchedule, iteration: int, done: float) -> float:
+    """Of self-play's `iteration`, from 1, when the share `done` of the run is over. At its end the warm-up has reached
+    the schedule."""
+    rising = min(1.0, iteration / schedule.warmup) if schedule.warmup else 1.0
+    return rising * scheduled(rate, schedule.shape, done)

@@ -11,12 +11,13 @@ from moot.debate.prompt_texts import Prompts
 from moot.errors import ConfigError
 from moot.runs import Run, write_atomically
 from moot.runs.run import tokens_spent
+from moot.settings.rate import rate_settings
 from moot.settings.saved import config_of
 from moot.settings.train import TrainConfig
 
 CHANGEABLE = {
-    "num_train_datapoints", "max_sampled_tokens", "eval_every", "save_every", "stop_on_alarm",
-    "concurrency", "device", "cache_gib", "token_budget", "base_url",
+    "num_train_datapoints", "max_sampled_tokens", "eval_every", "save_every",
+    "device", "cache_gib", "token_budget", "base_url",
 }  # fmt: skip
 """How far a run goes, how often it looks, and where it runs. All else would make the steps before and after two
 different runs."""
@@ -61,8 +62,8 @@ def change_settings(run: Run, wanted: TrainConfig, write: bool = True) -> list[s
     notes = [f"{name} is {new} from here on; it was {old}." for name, old, new in changed]
     if "prompts" not in run.config:
         notes.append("this run is from before the texts that agents read were recorded; it continues in today's.")
-    if longer and wanted.optim.lr_schedule != "constant":
-        notes.append(f"the learning rate's {wanted.optim.lr_schedule} schedule now ends with the longer run.")
+    if longer and (shape := rate_settings(wanted.parts).shape) != "constant":
+        notes.append(f"the learning rate's {shape} schedule now ends with the longer run.")
     return notes
 
 

@@ -11,10 +11,9 @@ from moot.errors import ConfigError
 
 LEAST = {
     "max_rounds": 1, "max_tokens": 1, "evaluation_tokens": 1,
-    "concurrency": 1,
-    "batch_size": 1, "num_train_datapoints": 0, "num_substeps": 1, "lr_warmup": 0,
+    "batch_size": 1, "num_train_datapoints": 0,
     "warm_questions": 0,
-    "warm_epochs": 1, "warm_batch_size": 1, "eval_every": 0, "save_every": 0, "lora_rank": 1, "token_budget": 0,
+    "eval_every": 0, "save_every": 0, "lora_rank": 1, "token_budget": 0,
 }  # fmt: skip
 
 MOST = {"lora_rank": 1024, "num_agents": 1000, "max_rounds": 1000, "cache_gib": 10_000}

@@ -8,7 +8,7 @@ from moot.debate.protocols import PRESETS as PROTOCOLS
 from moot.debate.protocols import V2
 from moot.debate.typed_fields import near
 from moot.errors import ConfigError
-from moot.settings.train import DebateConfig, ModelConfig, OptimConfig, RecipeConfig, TrainConfig, WarmConfig
+from moot.settings.train import DebateConfig, ModelConfig, OptimConfig, RecipeConfig, TrainConfig
 
 _PEOPLE = V2.with_choices(evaluation_credit="judge", sections="asked", personas=False)
 """For presets that follow no source to the letter. An evaluation is what a judge thinks before it votes: paid with the
@@ -21,7 +21,8 @@ _MATH = TrainConfig(
     protocol=_PEOPLE,
     model=ModelConfig(model="Qwen/Qwen3-8B"),
     debate=DebateConfig(task="math", max_rounds=3, max_tokens=768),
-    optim=OptimConfig(batch_size=16, learning_rate=3e-5, num_train_datapoints=1024, lr_warmup=5),
+    optim=OptimConfig(batch_size=16, learning_rate=3e-5, num_train_datapoints=1024),
+    parts=("lr_schedule:warmup=5",),
 )
 
 _EASY = replace(
@@ -51,7 +52,8 @@ PRESETS: dict[str, TrainConfig] = {
         protocol=_PEOPLE.with_choices(judge_consensus="leave_one_out"),
         debate=DebateConfig(num_agents=4, max_rounds=2, max_tokens=64, evaluation_tokens=32),
         optim=OptimConfig(batch_size=4, num_train_datapoints=20, learning_rate=2e-4),
-        warm=WarmConfig(warm_questions=4, warm_batch_size=2, warm_learning_rate=5e-4),
+        warm_questions=4,
+        parts=("warm_start:batch_size=2,learning_rate=5e-4",),
         eval_every=5,
         eval_questions=8,
         save_every=5,
@@ -64,13 +66,13 @@ PRESETS: dict[str, TrainConfig] = {
         _MATH,
         protocol=_PEOPLE.with_choices(lambda_gen=0.5, lambda_judge=1.5),
         debate=replace(_MATH.debate, num_agents=5),
-        warm=WarmConfig(warm_questions=512, warm_epochs=3, warm_learning_rate=1e-4),
+        warm_questions=1536,
     ),
     "v1": replace(
         _MATH,
         protocol=PROTOCOLS["v1"],
         debate=replace(_MATH.debate, task="arithmetic", max_tokens=8196),
-        optim=replace(_MATH.optim, lr_warmup=0),
+        parts=(),
     ),
     # The second source's advice for when AIME alone does not work, chained: warm start, easy to hard, truth mixed in
     # and faded out.
@@ -79,8 +81,13 @@ PRESETS: dict[str, TrainConfig] = {
         protocol=_PEOPLE.with_choices(judge_consensus="leave_one_out", closing_ballot=True, reward_mix=0.3),
         debate=replace(_MATH.debate, task="aime24", num_agents=5, max_rounds=2, max_tokens=4096),
         optim=replace(_MATH.optim, batch_size=32, num_train_datapoints=4096),
-        warm=WarmConfig(warm_questions=512, warm_epochs=3, warm_learning_rate=1e-4, warm_wrong="sampled"),
-        parts=("curriculum:tasks=gsm8k+math:level=1-3+math+aime24:past", "truth_schedule:schedule=linear"),
+        warm_questions=1536,
+        parts=(
+            *_MATH.parts,
+            "warm_start:wrong=sampled",
+            "curriculum:tasks=gsm8k+math:level=1-3+math+aime24:past",
+            "truth_schedule:schedule=linear",
+        ),
         eval_modes=("direct", "vote"),
         eval_questions=30,
     ),

@@ -29,7 +29,7 @@ def config_of(run: Run) -> TrainConfig:
         raise ConfigError(f"{file} is damaged: it has no protocol; put back the run.json that moot wrote")
     try:
         config = TrainConfig.from_dict(given)
-        for part in (config, config.model, config.debate, config.optim, config.warm, config.recipe):
+        for part in (config, config.model, config.debate, config.optim, config.recipe):
             check_types(part)
     except ConfigError as error:
         raise ConfigError(f"{file}: {error} (made by moot {run.made_by})") from None

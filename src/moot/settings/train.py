@@ -16,6 +16,7 @@ from moot.errors import ConfigError
 from moot.settings.limits import check_numbers
 from moot.settings.model import ModelConfig as ModelConfig
 from moot.settings.part_names import last_of_each
+from moot.settings.warm import WarmStart, warm_settings
 
 if TYPE_CHECKING:
     from moot.engine.protocol import Capabilities
@@ -38,8 +39,6 @@ class DebateConfig:
     evaluation_tokens: int = 256
     """Most tokens of an evaluation, where sections are given or asked; a comparison has a quarter of them, and at least
     12 per pair."""
-    concurrency: int = 256
-    """Most debates in play at once."""
 
     @property
     def limits(self) -> dict[str, int]:
@@ -67,37 +66,10 @@ class OptimConfig:
     """Questions per step."""
     num_train_datapoints: int = 1024
     """Questions in the whole run. Divided by batch_size this is the number of steps."""
-    num_substeps: int = 1
-    """Optimizer steps per step, each on a part of the debates."""
     learning_rate: float = 3e-5
     """Learning rate of Adam in self-play."""
-    lr_schedule: Literal["constant", "linear", "cosine"] = "constant"
-    """How the learning rate falls to 0 over the run."""
     loss: Literal["importance_sampling", "ppo", "cispo"] = "importance_sampling"
     """The policy gradient: with importance weights alone, or with clipped ones. docs/rewards.md has the formulas."""
-    lr_warmup: int = 0
-    """Steps over which the learning rate rises to its value. Adam's first steps are as long as later ones, and rest on
-    the least data."""
-
-
-@dataclass(frozen=True)
-class WarmConfig:
-    warm_questions: int = 0
-    """Labelled questions to learn the contract from before self-play; 0 leaves this phase out."""
-    warm_epochs: int = 1
-    """How often the warm start goes through its questions."""
-    warm_batch_size: int = 8
-    """Questions per optimizer step of the warm start."""
-    warm_learning_rate: float = 1e-4
-    """Learning rate of Adam in the warm start."""
-    warm_wrong: Literal["near_miss", "sampled", "none"] = "near_miss"
-    """Where the wrong answers to be judged come from: near_miss changes the right one a little; sampled asks the
-    untrained model, which shows judges the mistakes they will really meet; with none, right solutions alone are
-    learned, and no judging."""
-    warm_solutions: Literal["task", "own"] = "task"
-    """Where the right ones come from: the task's worked solutions, or own, what the untrained model gets right by
-    itself (without known answers, what most of its answers agree on). With own, its mistakes are the wrong ones, and
-    the phase ends when the form is learned."""
 
 
 EVAL_MODES = ("direct", "vote", "debate+vote", "opponents", "wins", "consultancy", "judge")
@@ -117,9 +89,6 @@ class RecipeConfig:
     max_sampled_tokens: int = 0
     """End self-play once this many tokens were sampled, those of labels and of judges without a seat included, so that
     runs can be compared at equal cost; 0 is no limit."""
-    stop_on_alarm: bool = False
-    """Stop the run when an alarm rings, with what to do about it. The run's result is then its best checkpoint, not its
-    last."""
 
     def __post_init__(self) -> None:
         if self.max_sampled_tokens < 0:
@@ -143,7 +112,9 @@ class TrainConfig:
     model and adapter settings. A preset's warm start is then left out."""
     debate: DebateConfig = field(default_factory=DebateConfig)
     optim: OptimConfig = field(default_factory=OptimConfig)
-    warm: WarmConfig = field(default_factory=WarmConfig)
+    warm_questions: int = 0
+    """Labelled questions to learn the contract from before self-play; 0 leaves this phase out. The part warm_start says
+    how."""
     recipe: RecipeConfig = field(default_factory=RecipeConfig)
     parts: Annotated[tuple[str, ...], UseAppendAction, arg(name="with", metavar="PART")] = ()
     """An optional part of training, as in past_selves:share=0.3, or your own as file.py:Class:setting=value; NAME:off
@@ -167,18 +138,18 @@ class TrainConfig:
         advocates cannot use."""
         rules = protocol.rules
         debate = replace(self.debate, num_agents=rules.seats or max(3, self.debate.num_agents))
-        warm = self.warm if rules.own_answers else replace(self.warm, warm_questions=0)
+        warm = self.warm_questions if rules.own_answers else 0
         recipe = self.recipe if rules.peers_vote else replace(self.recipe, judge=self.recipe.judge or "base")
         modes = tuple(mode for mode in self.eval_modes if mode not in rules.refused_modes)
-        return replace(self, protocol=protocol, debate=debate, warm=warm, recipe=recipe, eval_modes=modes)
+        return replace(self, protocol=protocol, debate=debate, warm_questions=warm, recipe=recipe, eval_modes=modes)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parts", last_of_each(self.parts))
         rules = self.protocol.rules
         rules.check_training(self.protocol.scoring, self.debate.num_agents, self.recipe.judge)
-        if self.warm.warm_questions and not rules.own_answers:
+        if self.warm_questions and not rules.own_answers:
             raise ConfigError(
-                f"warm_questions must be left out with positions {rules.positions}, got {self.warm.warm_questions}: "
+                f"warm_questions must be left out with positions {rules.positions}, got {self.warm_questions}: "
                 "the warm start teaches to solve and to vote, and advocates do neither"
             )
         check_numbers(self)
@@ -199,8 +170,12 @@ class TrainConfig:
         return -(-self.optim.num_train_datapoints // self.optim.batch_size)
 
     @property
+    def warm(self) -> WarmStart:
+        return warm_settings(self.parts)
+
+    @property
     def warm_steps(self) -> int:
-        return -(-self.warm.warm_questions // self.warm.warm_batch_size) * self.warm.warm_epochs
+        return -(-self.warm_questions // self.warm.batch_size)
 
     @property
     def total_steps(self) -> int:
@@ -239,8 +214,7 @@ class TrainConfig:
             )
         if self.warm_steps and "cross_entropy" not in capabilities.losses:
             raise ConfigError(
-                f"warm_questions must be 0 on this server, got {self.warm.warm_questions}: it has no cross_entropy to "
-                "scale"
+                f"warm_questions must be 0 on this server, got {self.warm_questions}: it has no cross_entropy to scale"
             )
 
     def as_dict(self) -> dict[str, Any]:
@@ -253,7 +227,6 @@ class TrainConfig:
             "model": ModelConfig,
             "debate": DebateConfig,
             "optim": OptimConfig,
-            "warm": WarmConfig,
             "recipe": RecipeConfig,
         }
         built: dict[str, Any] = {name: kind(**given.get(name, {})) for name, kind in parts.items()}

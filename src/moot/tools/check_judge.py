@@ -35,7 +35,7 @@ def way_of(config: TrainConfig) -> tuple[Way, TrialConfig]:
         debate.evaluation_tokens,
         config.protocol.rules.temperature,
         config.seed,
-        debate.concurrency,
+        256,
     )
 
 

@@ -17,7 +17,7 @@ def questions(setup: Setup, progress: Progress, step: int) -> list[BatchQuestion
     count = min(config.optim.batch_size, config.optim.num_train_datapoints - first)
     again = [question for part in setup.parts for question in part.again(step)]
     # The warm start took the first questions; self-play continues behind them.
-    first += config.warm.warm_questions
+    first += config.warm_questions
     return [*again, *numbered(setup, [progress.further.number(place) for place in range(first, first + count)])]
 
 
@@ -33,4 +33,4 @@ def numbered(setup: Setup, numbers: Sequence[int]) -> list[BatchQuestion]:
 def further_questions(setup: Setup, progress: Progress, count: int) -> list[BatchQuestion]:
     """Unused questions, numbered after the planned ones."""
     config = setup.config
-    return numbered(setup, progress.further.take(config.warm.warm_questions + config.optim.num_train_datapoints, count))
+    return numbered(setup, progress.further.take(config.warm_questions + config.optim.num_train_datapoints, count))

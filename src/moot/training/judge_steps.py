@@ -115,7 +115,7 @@ class JudgeSteps:
     async def _hear(self, judge: TokenJudge, exercises: Sequence[Exercise], seed: str) -> tuple[list[_Check], int]:
         """All checks of all exercises, in order, and their tokens; what an engine fails at is left out."""
         config = self.setup.config
-        gate, failures = asyncio.Semaphore(config.debate.concurrency), list[EngineError]()
+        gate, failures = asyncio.Semaphore(256), list[EngineError]()
 
         async def one(exercise: Exercise, place: int, check: int) -> _Check | None:
             asked = Asked(exercise.question, (exercise.answer,), "approval", self.show, config.prompts)

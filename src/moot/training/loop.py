@@ -11,23 +11,20 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from moot.debate.scoring import Scoring
 from moot.engine.protocol import Datum
-from moot.rl.best import ranking, told_best
 from moot.rl.metrics import Metrics, answer_metrics, reward_metrics, rollout_metrics
-from moot.rl.schedules import learning_rate
 from moot.rl.trust import panel
-from moot.rl.trust_help import ALARMS
 from moot.tokens.datums import datums_by_debate, with_credits
 from moot.tokens.played import PlayedDebate
 from moot.training.batches import questions
 from moot.training.commit import commit, fresh_optimizer, restore
 from moot.training.evaluations import evaluate_if_due
-from moot.training.optimise import in_chunks, optimise
+from moot.training.optimise import optimise
 from moot.training.play import play_batch
 from moot.training.score import score_batch, scoring_at
 from moot.training.state import Batch, BatchQuestion, History, Lesson, Progress, Setup, Stopped
@@ -73,7 +70,8 @@ async def train(setup: Setup, start_from: int | None = None) -> Progress:
         for part in setup.parts:
             part.committed(setup, step, sampler)
         await evaluate_if_due(setup, history, step, sampler)
-        stop_if_alarmed(setup, history, row)
+        for part in setup.parts:
+            part.ended(setup, history, row)
     await evaluate_if_due(setup, history, step, sampler, last=True)
     return progress
 
@@ -96,14 +94,13 @@ async def learn(setup: Setup, progress: Progress, history: History, step: int, b
     placed = [datum for group in groups for datum in group]
     datums, moved = await _moved(setup, [each.datum for each in placed])
     taught = with_credits(taught, placed, datums)
-    rate = learning_rate(config.optim, config.iteration(step), done)
+    rate = config.optim.learning_rate
     for part in setup.parts:
-        rate = part.rate(rate)
-    chunks = in_chunks(datums, config.optim.num_substeps)
+        rate = part.rate(rate, config.iteration(step), done)
     trained = await optimise(
         setup.engine,
         progress,
-        chunks,
+        [datums] if datums else [],
         config.optim.loss,
         rate,
         measured=True,
@@ -164,13 +161,3 @@ def truth_metrics(whole: Scoring, now: Scoring) -> Metrics:
     """How much truth is mixed in, where any ever is."""
     mixed = whole.reward_mix or whole.correct_bonus
     return {"recipe/reward_mix": now.reward_mix, "recipe/correct_bonus": now.correct_bonus} if mixed else {}
-
-
-def stop_if_alarmed(setup: Setup, history: History, row: Mapping[str, Any]) -> None:
-    recipe, run = setup.config.recipe, setup.run
-    ringing = [name for name, value in row.items() if name.startswith("alarm/") and value]
-    if ringing and recipe.stop_on_alarm:
-        told = " ".join(f"{name} rings: {ALARMS[name].means} {ALARMS[name].remedy}" for name in ringing)
-        best = told_best(run.metrics(), history.best, ranking(setup.config))
-        ended = f"The run's result is its best checkpoint, {best}; moot eval, export and ask take that for {run.path}."
-        raise Stopped(f"{told} {ended if best else 'No evaluation names a best step, so its result is its last.'}")

@@ -14,11 +14,6 @@ MEASURED = 64
 """Datums on which a step is measured, at most: one forward pass over a part of the batch."""
 
 
-def in_chunks(all_datums: list[Datum], count: int) -> list[list[Datum]]:
-    size = -(-len(all_datums) // count) if all_datums else 0
-    return [all_datums[i : i + size] for i in range(0, len(all_datums), size)] if size else []
-
-
 async def optimise(
     engine: Trainer,
     progress: Progress,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from moot.rl.rollout import Guest, Judges, Seats
     from moot.settings.train import TrainConfig
     from moot.tasks.task import Task
-    from moot.training.state import Batch, BatchQuestion, Lesson, Progress, Setup
+    from moot.training.state import Batch, BatchQuestion, History, Lesson, Progress, Setup
 
 
 class Part:
@@ -122,8 +122,8 @@ class Part:
         """What is trained on, with other advantages; the record of the debates shows them too."""
         return datums, {}
 
-    def rate(self, rate: float) -> float:
-        """The learning rate of the step."""
+    def rate(self, rate: float, iteration: int, done: float) -> float:
+        """The learning rate of self-play's `iteration`, from 1, when the share `done` of the run is over."""
         return rate
 
     async def learned(self, setup: Setup, progress: Progress, lesson: Lesson) -> Metrics:
@@ -139,6 +139,9 @@ class Part:
         """Held-out questions were debated after the warm start. What it answers stands in the row of the
         evaluation."""
         return {}
+
+    def ended(self, setup: Setup, history: History, row: Mapping[str, Any]) -> None:
+        """The step of `row` is committed, and evaluated where that was due. Raises `Stopped` to end the run."""
 
     def kept_steps(self) -> set[int]:
         """Steps whose checkpoints it needs, however old they are."""

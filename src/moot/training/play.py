@@ -38,7 +38,6 @@ async def _self_play(
         sampler,
         setup.rendering,
         SamplingParams(max_tokens=d.max_tokens),
-        concurrency=d.concurrency,
         tempered=setup.tempered,
         seed=seed,
         seats=_seats(setup, seed),

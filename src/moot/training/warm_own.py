@@ -53,7 +53,7 @@ async def own_start(setup: Setup, task: Task) -> OwnStart:
     """Sampled once, and kept with the run."""
     kept = setup.run.path / FILE
     if not kept.exists():
-        count = setup.config.warm.warm_questions
+        count = setup.config.warm_questions
         setup.watcher.note(f"asking the untrained model {count} questions, for solutions in its own words")
         base = await setup.engine.base()
         own = await _all_counted(setup, "questions", [_ask(setup, task, base, number) for number in range(count)])
@@ -67,9 +67,9 @@ async def own_start(setup: Setup, task: Task) -> OwnStart:
     solutions = {int(number): OwnWords(**words) for number, words in saved["solutions"].items()}
     if not solutions:
         raise Stopped(
-            f"the untrained model solved none of the {setup.config.warm.warm_questions} questions, so it has no "
+            f"the untrained model solved none of the {setup.config.warm_questions} questions, so it has no "
             "words of its own to learn "
-            "from; use --warm-solutions task, easier questions (--task), or a higher --max-tokens"
+            "from; use --with warm_start:solutions=task, easier questions (--task), or a higher --max-tokens"
         )
     return OwnStart(solutions, saved["entropy"], saved["direct"])
 

@@ -22,25 +22,22 @@ LOOKS = 8
 async def warm_step(setup: Setup, progress: Progress, step: int) -> dict[str, Any]:
     """The row of the step; that of the last one, where there is nothing left to learn."""
     config, w, started = setup.config, setup.config.warm, time.perf_counter()
-    per_epoch = config.warm_steps // w.warm_epochs
-    epoch, i = divmod(step - 1, per_epoch)
+    i, count = step - 1, config.warm_questions
     task = setup.tasks[0]
-    own = await own_start(setup, task) if w.warm_solutions == "own" else None
+    own = await own_start(setup, task) if w.solutions == "own" else None
     if own is not None and (ended := await looked_at(setup, step, own, max(1, config.warm_steps // LOOKS))) is not None:
         return {**ended, "time/train_s": time.perf_counter() - started}
-    order = list(range(w.warm_questions)) if own is None else sorted(own.solutions)
-    random.Random(f"{config.seed}/warm/{epoch}").shuffle(order)
+    order = list(range(count)) if own is None else sorted(own.solutions)
+    random.Random(f"{config.seed}/warm/0").shuffle(order)
     # Where few questions were solved they come round more often.
-    numbers = [
-        order[j % len(order)] for j in range(i * w.warm_batch_size, min((i + 1) * w.warm_batch_size, w.warm_questions))
-    ]
+    numbers = [order[j % len(order)] for j in range(i * w.batch_size, min((i + 1) * w.batch_size, count))]
     wrong = await wrong_answers(setup, task)
     empty = config.empty_debate(task.train(0))
     solutions = None if own is None else own.solutions
     examples = await warm.examples(
-        task, setup.rendering, empty, numbers, config.seed, wrong, alone=w.warm_wrong == "none", own=solutions
+        task, setup.rendering, empty, numbers, config.seed, wrong, alone=w.wrong == "none", own=solutions
     )
-    trained = await optimise(setup.engine, progress, [examples], "cross_entropy", w.warm_learning_rate)
+    trained = await optimise(setup.engine, progress, [examples], "cross_entropy", w.learning_rate)
     tokens = trained["optim/trained_tokens"] or 1.0
     return {
         "step": step,
@@ -50,7 +47,7 @@ async def warm_step(setup: Setup, progress: Progress, step: int) -> dict[str, An
         "optim/grad_norm": trained["optim/grad_norm"],
         "optim/steps_skipped": trained["optim/steps_skipped"],
         "optim/trained_tokens": tokens,
-        "optim/lr": w.warm_learning_rate,
+        "optim/lr": w.learning_rate,
         **(
             await direct_change(setup, await setup.engine.snapshot(), own)
             if own is not None and step == config.warm_steps
@@ -64,15 +61,15 @@ async def wrong_answers(setup: Setup, task: Task) -> dict[int, list[str]]:
     """Wrong solutions that the untrained model wrote to the warm start's questions: sampled once, and kept with the
     run."""
     w = setup.config.warm
-    if w.warm_wrong != "sampled" or w.warm_solutions == "own":
+    if w.wrong != "sampled" or w.solutions == "own":
         return {}
     kept = setup.run.path / "warm_wrong.json"
     if not kept.exists():
-        setup.watcher.note(f"asking the untrained model {w.warm_questions} questions, for its own mistakes")
+        setup.watcher.note(f"asking the untrained model {setup.config.warm_questions} questions, for its own mistakes")
         base = await setup.engine.base()
         params = SamplingParams(max_tokens=setup.config.debate.max_tokens)
         sampled = await warm.sample_wrong(
-            task, base, setup.rendering, params, range(w.warm_questions), setup.config.seed
+            task, base, setup.rendering, params, range(setup.config.warm_questions), setup.config.seed
         )
         write_atomically(kept, json.dumps(sampled).encode())
     return {int(number): texts for number, texts in json.loads(kept.read_text()).items()}

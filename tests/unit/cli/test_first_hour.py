@@ -150,7 +150,7 @@ def test_more_warm_questions_than_there_are_is_said(caplog: pytest.LogCaptureFix
     task = load_task("mine.jsonl", 0, 1)
     for count, told in ((500, True), (len(task.training), False)):
         caplog.clear()
-        config = replace(TrainConfig(), warm=replace(TrainConfig().warm, warm_questions=count, warm_wrong="none"))
+        config = replace(TrainConfig(), warm_questions=count, parts=("warm_start:wrong=none",))
         check_warm_start(config, task)
         assert (f"warm_questions is {count}, and task mine has 5 questions" in caplog.text) == told
 

@@ -45,7 +45,7 @@ def test_the_help_of_train_has_the_essential_options_and_every_preset(capsys: py
 
 def test_the_whole_help_has_every_option_the_parts_and_the_other_spellings(capsys: pytest.CaptureFixture[str]) -> None:
     text = shown(capsys, "train", "--help-all")
-    others = ("--token-budget", "--stop-on-alarm", "--lr ", "--steps")
+    others = ("--token-budget", "--deterministic", "--lr ", "--steps")
     assert all(option in text for option in (*ESSENTIAL.split(), *others))
     words = " ".join(text.split())
     assert all(f"{name} {line}" in words for name, line in about().items())

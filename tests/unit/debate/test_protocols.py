@@ -53,7 +53,7 @@ def test_a_protocol_of_one_class_trains_and_its_debates_are_read_again(tmp_path:
         demo,
         model=replace(demo.model, engine="scripted"),
         optim=replace(demo.optim, batch_size=2, num_train_datapoints=2),
-        warm=replace(demo.warm, warm_questions=0),
+        warm_questions=0,
         eval_every=0,
     )
     config = small.under(V2.with_choices(positions="duel", sections="asked", personas=False, reward="win_rate"))

@@ -19,7 +19,7 @@ import pytest
 from moot.engine.remote import engine as remote
 from moot.engine.remote import wire
 from moot.engine.remote.engine import RemoteEngine, RemoteSampler
-from moot.engine.remote.ledger import Ledger
+from moot.engine.remote.ledger import ReplayLog
 from moot.errors import EngineError
 from support.stressing import PATIENCE_S, answered, quick_switches, seeds, tell
 
@@ -98,7 +98,7 @@ class Server:
 
 def engine_on(server: Server, timeout_s: float) -> RemoteEngine:
     """Without an SDK: the verbs' ledger, and samplers' way to ask and to be revived."""
-    ledger = Ledger(server.connect, server.discard, timeout_s)
+    ledger = ReplayLog(server.connect, server.discard, timeout_s)
     made = RemoteEngine.__new__(RemoteEngine)
     made._ledger, made._version = ledger, 0
     made._link = SimpleNamespace(  # type: ignore[assignment]

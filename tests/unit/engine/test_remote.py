@@ -25,7 +25,7 @@ from moot.engine.scripted import ByteTokenizer
 from moot.errors import ContextOverflow, EngineError
 from moot.rl.advantages import ESTIMATORS
 from moot.runs import Run
-from moot.settings.train import DebateConfig, ModelConfig, OptimConfig, TrainConfig, WarmConfig
+from moot.settings.train import DebateConfig, ModelConfig, OptimConfig, TrainConfig
 from moot.tasks import load
 from moot.tokens.rendering import Rendering
 from moot.training.loop import train
@@ -315,8 +315,8 @@ def test_a_sampler_that_would_undo_training_is_not_used() -> None:
 CONFIG = TrainConfig(
     model=ModelConfig(engine="tinker"),
     debate=DebateConfig(num_agents=3, max_rounds=2, max_tokens=8),
-    optim=OptimConfig(batch_size=3, num_train_datapoints=9, num_substeps=2, learning_rate=0.01),
-    warm=WarmConfig(warm_questions=1),
+    optim=OptimConfig(batch_size=3, num_train_datapoints=9, learning_rate=0.01),
+    warm_questions=1,
     eval_every=3,
     eval_questions=1,
 )

@@ -14,7 +14,7 @@ from test_remote import Bytes
 from moot.engine.remote import probe
 from moot.errors import ConfigError
 from moot.players.find import make_engine
-from moot.settings.train import ModelConfig, OptimConfig, TrainConfig, WarmConfig
+from moot.settings.train import ModelConfig, OptimConfig, TrainConfig
 from support.simulated_server import Manners, Server, serving
 
 
@@ -52,7 +52,7 @@ def test_what_this_server_cannot_do() -> None:
     with serving(Server(Manners(vocabulary=258, losses=("importance_sampling",)))) as (url, _):
         said = refusal({"base_url": url}, optim=OptimConfig(loss="ppo"))
         assert said == "loss ppo is not known to the server; it has importance_sampling"
-        said = refusal({"base_url": url}, warm=WarmConfig(warm_questions=4))
+        said = refusal({"base_url": url}, warm_questions=4)
         assert said.startswith("warm_questions must be 0 on this server, got 4")
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 pytest.importorskip("tinker")
 
 from moot.engine.remote import wire
-from moot.engine.remote.wire import Wire, pause
+from moot.engine.remote.wire import RetryTransport, pause
 
 GOOD = httpx.Response(200, json={"request_id": "1"})
 
@@ -25,7 +25,7 @@ def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wire, "LONGEST_PAUSE_S", 0.004)
 
 
-def line(answers: list[Any]) -> tuple[Wire, list[str]]:
+def line(answers: list[Any]) -> tuple[RetryTransport, list[str]]:
     """A wire whose other end gives these answers in turn, or raises them; and what arrived there."""
     arrived: list[str] = []
     turn: Iterator[Any] = iter(answers)
@@ -37,10 +37,10 @@ def line(answers: list[Any]) -> tuple[Wire, list[str]]:
             raise given
         return httpx.Response(given.status_code, headers=given.headers, content=given.content)
 
-    return Wire(patience_s=2, inner=httpx.MockTransport(answer)), arrived
+    return RetryTransport(patience_s=2, inner=httpx.MockTransport(answer)), arrived
 
 
-def ask(path: str, answers: list[Any]) -> tuple[int, list[str], Wire]:
+def ask(path: str, answers: list[Any]) -> tuple[int, list[str], RetryTransport]:
     made, arrived = line(answers)
 
     async def main() -> int:

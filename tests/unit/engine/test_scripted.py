@@ -225,7 +225,7 @@ def test_texts_that_are_all_worded_anew_change_nothing_for_it(protocol: str, tmp
         model=replace(demo.model, engine="scripted"),
         prompts=demo.prompts.with_texts(EVERY_TEXT, "the test"),
         debate=replace(demo.debate, max_tokens=2000, evaluation_tokens=200),
-        warm=replace(demo.warm, warm_questions=0),
+        warm_questions=0,
         optim=replace(demo.optim, num_train_datapoints=8),
         eval_questions=2,
     ).under(PRESETS[protocol])

@@ -54,7 +54,7 @@ def test_before_training_and_without_a_run_all_are_asked() -> None:
 
 
 def test_a_warm_start_counts_as_training() -> None:
-    warm = replace(CONFIG, warm=replace(CONFIG.warm, warm_questions=2, warm_batch_size=1))
+    warm = replace(CONFIG, warm_questions=2, parts=("warm_start:batch_size=1",))
     questions, _ = unseen_questions(task(TEXTS), warm, 1, 6)
     assert [question.text for question in questions] == ["c", "d", "e", "f"]
 

@@ -126,7 +126,7 @@ def test_without_a_start_the_mode_is_refused() -> None:
 
 
 def last_row(tmp_path: Path, known: bool, **changes: Any) -> dict[str, Any]:
-    config = replace(TRAINING, warm=replace(TRAINING.warm, warm_questions=0), **changes)
+    config = replace(TRAINING, warm_questions=0, **changes)
     setup = make_setup(tmp_path / "run", config)
     if not known:
         questions = [replace(question, answer=None) for question in setup.task.held_out]

@@ -145,7 +145,8 @@ def test_a_summary_needs_no_settings_and_counts_steps_where_it_has_them(tmp_path
     assert run.summary()["total"] is None and run.summary()["step"] == 5
     config = {
         "optim": {"num_train_datapoints": 10, "batch_size": 4},
-        "warm": {"warm_questions": 5, "warm_batch_size": 2, "warm_epochs": 3},
+        "warm_questions": 17,
+        "parts": ["warm_start:batch_size=2"],
     }
     (tmp_path / "run.json").write_text(json.dumps({"format": 1, "config": config}))
     assert run.summary()["total"] == 3 + 3 * 3

@@ -24,7 +24,7 @@ from moot.training.commit import restore
 from moot.training.loop import train
 from unit.training.test_train import CONFIG, make_setup
 
-COLD = replace(CONFIG, warm=replace(CONFIG.warm, warm_questions=0))
+COLD = replace(CONFIG, warm_questions=0)
 
 
 def played(path: Path, config: TrainConfig) -> Run:
@@ -47,7 +47,7 @@ def test_a_run_begins_with_the_weights_it_names_and_a_record_of_its_own(tmp_path
     engine = ScriptedEngine()
     setup = make_setup(tmp_path / "second", starting(f"{trained}@4"), engine)
     assert asyncio.run(restore(setup))[0] == 0
-    assert engine.steps == 8
+    assert engine.steps == 4
     assert [step for step, _ in setup.run.checkpoints()] == [0]
     assert setup.run.metrics() == []
 
@@ -58,10 +58,10 @@ def test_after_that_it_needs_the_other_no_more_and_keeps_its_start(tmp_path: Pat
     trained.rename(tmp_path / "gone")
     engine = ScriptedEngine()
     assert asyncio.run(restore(make_setup(run.path, config, engine)))[0] == 4
-    assert engine.steps == 16
+    assert engine.steps == 8
     assert 0 in [step for step, _ in run.checkpoints()]
     asyncio.run(restore(make_setup(run.path, config, engine), 0))
-    assert engine.steps == 8
+    assert engine.steps == 4
 
 
 def test_step_0_of_such_a_run_is_what_it_started_from(tmp_path: Path, trained: Path) -> None:

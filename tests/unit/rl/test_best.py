@@ -162,7 +162,7 @@ def test_a_run_that_is_continued_still_knows_its_best(tmp_path: Path, judged: No
 def test_an_alarm_ends_the_run_at_its_best_checkpoint(
     tmp_path: Path, judged: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = replace(LONG, recipe=replace(LONG.recipe, stop_on_alarm=True))
+    config = replace(LONG, parts=("stop_on_alarm",))
     setup = make_setup(tmp_path / "run", config)
     update, rings = Alarms.update, iter([0.0, 0.0, 0.0, 0.0, 1.0])
     monkeypatch.setattr(
@@ -174,13 +174,13 @@ def test_an_alarm_ends_the_run_at_its_best_checkpoint(
     assert Path(find_trained(str(setup.run.path))[1] or "").name == "000004", "a run without a step is its result"
     assert asyncio.run(Players(config, setup.run).load(None)) == 4
     header = json.loads((setup.run.path / "run.json").read_text())
-    header["config"]["recipe"]["stop_on_alarm"] = False
+    header["config"]["parts"] = []
     (setup.run.path / "run.json").write_text(json.dumps(header))
     assert result_step(setup.run) is None, "that goes on, and then its newest step is meant"
 
 
 def test_a_run_that_only_fell_has_the_model_it_started_from_for_its_best(tmp_path: Path) -> None:
-    config = replace(LONG, warm=replace(LONG.warm, warm_questions=0))
+    config = replace(LONG, warm_questions=0)
     run = Run.create(tmp_path / "run", config.as_dict(), {})
     with pytest.raises(ConfigError, match="has no best checkpoint: nothing was evaluated in training"):
         step_named(run, "best")

@@ -39,7 +39,7 @@ def test_settings_may_stand_in_their_sections_or_alone_and_the_rest_stays(tmp_pa
         ("direct",),
     )
     assert config.as_dict()["protocol"]["reward"] == "win_rate"
-    assert config.warm == BASE.warm and config.debate == BASE.debate
+    assert config.warm_questions == BASE.warm_questions and config.debate == BASE.debate
 
 
 def test_a_runs_own_file_gives_its_configuration_back(tmp_path: Path) -> None:
@@ -79,7 +79,6 @@ def test_a_wrong_line_is_named(tmp_path: Path, text: str, says: str) -> None:
         ("optim", "learning_rate", -1.0, "learning_rate must be 0 or more, got -1.0"),
         ("optim", "learning_rate", float("nan"), "learning_rate must be a number, got nan"),
         ("optim", "learning_rate", -1.0, "learning_rate must be 0 or more"),
-        ("warm", "warm_learning_rate", -1e-4, "warm_learning_rate must be 0 or more"),
         ("model", "cache_gib", -1.0, "cache_gib must be 0 or more"),
     ],
 )

@@ -19,7 +19,6 @@ from moot.engine.manifest import sha256
 from moot.evaluate.report import Report, ReportRow
 from moot.runs import Run
 from moot.settings.presets import PRESETS
-from moot.settings.train import WarmConfig
 from moot.tools.export.card import card
 from moot.tools.export.weights import FILES
 
@@ -91,7 +90,7 @@ def run(tmp_path: Path) -> Run:
     config = replace(
         easy,
         debate=replace(easy.debate, task="/home/ana/secret/sums.jsonl:grader=text"),
-        warm=WarmConfig(warm_questions=64),
+        warm_questions=64,
     )
     made = Run.create(tmp_path / "sums", config.as_dict(), {"moot": "0.1.0"})
     measured = {"debates/played": 8, "test/valid_turns": 0.75, "trust/judge_accuracy": None}

@@ -72,16 +72,16 @@ def further(setup: Setup) -> int:
 
 
 def test_a_step_is_measured_after_all_of_its_optimizer_steps(tmp_path: Path) -> None:
-    """Two substeps lower every logprob by 0.04. Measured on the first half of the datums, whose logprobs are from before both."""
+    """A step lowers every logprob by 0.02. Measured on the first datums."""
     engine = Moved()
     setup = trained(tmp_path / "run", engine)
-    assert [row["optim/kl_step"] for row in rows(setup)] == pytest.approx([0.04] * 4, abs=1e-6)
-    assert len(engine.measured) == 4 and 0 < max(engine.measured) <= 6
+    assert [row["optim/kl_step"] for row in rows(setup)] == pytest.approx([0.02] * 4, abs=1e-6)
+    assert len(engine.measured) == 4 and 0 < max(engine.measured) <= 12
 
 
 def test_a_step_is_measured_on_64_datums_at_most(tmp_path: Path) -> None:
     engine = Moved()
-    trained(tmp_path / "run", engine, batch_size=20, num_train_datapoints=20, num_substeps=1)
+    trained(tmp_path / "run", engine, batch_size=20, num_train_datapoints=20)
     assert engine.measured == [MEASURED]
 
 
@@ -90,15 +90,15 @@ def test_a_script_takes_steps_of_no_length(tmp_path: Path) -> None:
 
 
 def test_steps_that_are_too_long_halve_the_rate_and_a_resumed_run_remembers(tmp_path: Path) -> None:
-    """Each iteration moves by 0.04, more than 1.5 times the target of 0.02: the rate is 1, 1/2, 1/4, 1/8 of the configured one."""
-    options: dict[str, Any] = {"parts": ("adaptive_rate:target_kl=0.02",), "learning_rate": 8e-5}
+    """Each iteration moves by 0.02, more than 1.5 times the target of 0.01: the rate is 1, 1/2, 1/4, 1/8 of the configured one."""
+    options: dict[str, Any] = {"parts": ("adaptive_rate:target_kl=0.01",), "learning_rate": 8e-5}
     whole = trained(tmp_path / "whole", Moved(), **options)
     assert [row["optim/lr"] for row in rows(whole)] == pytest.approx([8e-5, 4e-5, 2e-5, 1e-5])
     assert [row["optim/lr_factor"] for row in rows(whole)] == pytest.approx([0.5, 0.25, 0.125, 0.0625])
 
     class Dies(Moved):
         def optim_step(self, params: AdamParams) -> Any:
-            if len(self.rates) == 2 + 2 * 2:
+            if len(self.rates) == 2 + 2:
                 raise RuntimeError("cut off")
             return super().optim_step(params)
 

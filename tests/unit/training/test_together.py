@@ -16,7 +16,7 @@ import moot
 from moot.errors import ConfigError, EngineError
 from moot.runs import Run
 from moot.runs.lock import locked
-from moot.settings.train import DebateConfig, ModelConfig, OptimConfig, TrainConfig, WarmConfig
+from moot.settings.train import DebateConfig, ModelConfig, OptimConfig, TrainConfig
 from moot.training.state import Watcher
 from moot.training.together import carry_out_together, prepare_together
 from support import tiny_chat
@@ -25,7 +25,7 @@ CONFIG = TrainConfig(
     model=ModelConfig(engine="scripted", deterministic=True),
     debate=DebateConfig(num_agents=3, max_rounds=2, max_tokens=2000),
     optim=OptimConfig(batch_size=2, num_train_datapoints=6),
-    warm=WarmConfig(warm_questions=2, warm_batch_size=2),
+    warm_questions=2,
     eval_every=2,
     eval_questions=2,
     save_every=1,
@@ -89,7 +89,7 @@ def test_to_the_bit_with_a_model_that_learns(tmp_path: Path) -> None:
     model = ModelConfig(str(tiny_chat.save(tmp_path / "model")), device="cpu", deterministic=True, lora_rank=2)
     debate = replace(CONFIG.debate, max_tokens=8)
     optim = OptimConfig(batch_size=1, num_train_datapoints=2)
-    config = replace(CONFIG, model=model, debate=debate, optim=optim, warm=WarmConfig(0), eval_every=0)
+    config = replace(CONFIG, model=model, debate=debate, optim=optim, warm_questions=0, eval_every=0)
     moot.train_together(plan(tmp_path / "together", config, 2))
     own, path = plan(tmp_path / "alone", config, 2)[1]  # the second: its engine is the first one's sibling
     moot.train(own, path)

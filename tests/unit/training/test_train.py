@@ -19,7 +19,7 @@ from moot.rl.advantages import ESTIMATORS
 from moot.runs import Run
 from moot.runs.record import read_line, to_record
 from moot.settings.presets import PRESETS
-from moot.settings.train import DebateConfig, ModelConfig, OptimConfig, TrainConfig, WarmConfig
+from moot.settings.train import DebateConfig, ModelConfig, OptimConfig, TrainConfig
 from moot.tasks import load
 from moot.tasks.answer_classes import Limited
 from moot.tokens.played import PlayedDebate
@@ -32,8 +32,8 @@ from support.dying import dies_after
 CONFIG = TrainConfig(
     model=ModelConfig(engine="scripted", deterministic=True),
     debate=DebateConfig(num_agents=4, max_rounds=2, max_tokens=2000),
-    optim=OptimConfig(batch_size=3, num_train_datapoints=12, num_substeps=2),
-    warm=WarmConfig(warm_questions=4, warm_batch_size=2),
+    optim=OptimConfig(batch_size=3, num_train_datapoints=12),
+    warm_questions=16,
     eval_every=2,
     eval_questions=3,
     save_every=2,
@@ -94,7 +94,7 @@ def test_a_run_is_two_warm_steps_four_iterations_and_evaluations_first_last_and_
         (0, "eval"), (1, "warm"), (2, "warm"), (2, "eval"),
         (3, "self_play"), (4, "self_play"), (4, "eval"), (5, "self_play"), (6, "self_play"), (6, "eval"),
     ]  # fmt: skip
-    assert finished.engine.steps == 2 + 4 * 2  # two warm, then two substeps an iteration
+    assert finished.engine.steps == 2 + 4
 
 
 def test_the_debates_of_each_evaluation_are_kept_with_the_questions_in_one_order(finished: Setup) -> None:
@@ -117,7 +117,7 @@ def test_what_an_engine_made_good_is_in_the_row_of_an_iteration(tmp_path: Path) 
     class Crowded(ScriptedEngine):
         faults = {"out_of_memory": 2}  # noqa: RUF012 - as an engine's property
 
-    config = replace(CONFIG, optim=replace(CONFIG.optim, num_train_datapoints=3), warm=WarmConfig(), eval_every=0)
+    config = replace(CONFIG, optim=replace(CONFIG.optim, num_train_datapoints=3), warm_questions=0, eval_every=0)
     setup = make_setup(tmp_path / "run", config, Crowded(seed=0))
     asyncio.run(train(setup))
     assert [row["engine/out_of_memory"] for row in setup.run.metrics() if row["phase"] == "self_play"] == [2.0]
@@ -199,14 +199,19 @@ def test_debates_without_a_gradient_are_not_trained_on_but_are_part_of_what_was_
 
             return off()
 
-    config = replace(CONFIG, eval_every=0, protocol=CONFIG.protocol.with_choices(reward="truth_last"))
+    config = replace(
+        CONFIG,
+        eval_every=0,
+        protocol=CONFIG.protocol.with_choices(reward="truth_last"),
+        optim=replace(CONFIG.optim, num_train_datapoints=30),
+    )
     setup = make_setup(tmp_path / "run", config, engine=Off(seed=0))
     asyncio.run(train(setup))
-    mixed = [row for row in setup.run.metrics() if 0 < row.get("debates/dropped", 0) < row.get("debates/played", 0)]
-    assert mixed
-    for row in mixed:
+    without = [row for row in setup.run.metrics() if row.get("debates/dropped")]
+    assert without
+    for row in without:
         assert row["optim/trained_tokens"] < row["tokens/sampled"]
-        assert 0.1 + 1e-6 < row["optim/kl_sample_train_v1"] < 0.3
+        assert 0.1 + 1e-6 < row["optim/kl_sample_train_v1"] <= 0.3 + 1e-6
 
 
 def test_three_skipped_steps_in_a_row_stop_the_run(tmp_path: Path) -> None:
@@ -272,7 +277,12 @@ def test_the_run_stops_cleanly_when_every_debate_fails(tmp_path: Path) -> None:
 
 def test_learning_rate_schedules_start_full_and_fall_to_nearly_nothing(tmp_path: Path) -> None:
     def rates(schedule: str) -> list[float]:
-        config = replace(CONFIG, eval_every=0, optim=replace(CONFIG.optim, learning_rate=1.0, lr_schedule=schedule))  # type: ignore[arg-type]
+        config = replace(
+            CONFIG,
+            eval_every=0,
+            optim=replace(CONFIG.optim, learning_rate=1.0),
+            parts=(f"lr_schedule:shape={schedule}",),
+        )
         setup = make_setup(tmp_path / schedule, config)
         asyncio.run(train(setup))
         return [round(row["optim/lr"], 6) for row in setup.run.metrics() if row["phase"] == "self_play"]
@@ -291,7 +301,7 @@ def test_the_presets_are_the_published_tables() -> None:
         3,
     )
     assert (math.optim.batch_size, math.optim.learning_rate, math.optim.num_train_datapoints) == (16, 3e-5, 1024)
-    assert (math.eval_every, math.save_every, math.optim.lr_schedule) == (50, 100, "constant")
+    assert (math.eval_every, math.save_every, math.parts) == (50, 100, ("lr_schedule:warmup=5",))
     # Not the source's, and why, stands beside it.
     assert math.protocol == V2.with_choices(evaluation_credit="judge", sections="asked", personas=False)
     assert {name: preset.debate.task for name, preset in PRESETS.items()} == {
@@ -312,9 +322,9 @@ def test_the_presets_are_the_published_tables() -> None:
         5e-5,
         32,
     )
-    assert (hard.warm.warm_learning_rate, hard.warm.warm_epochs, hard.debate.num_agents, hard.debate.max_rounds) == (
+    assert (hard.warm.learning_rate, hard.warm_questions, hard.debate.num_agents, hard.debate.max_rounds) == (
         1e-4,
-        3,
+        1536,
         5,
         3,
     )

@@ -28,7 +28,7 @@ from moot.players.chat.endpoint import Endpoint
 from moot.rl.lookup import find_estimator, find_reward
 from moot.runs import PlayedDebate, Run
 from moot.runs.record import read_line
-from moot.settings.train import DebateConfig, ModelConfig, OptimConfig, TrainConfig, WarmConfig
+from moot.settings.train import DebateConfig, ModelConfig, OptimConfig, TrainConfig
 from moot.tasks import load
 from moot.tokens.rendering import Rendering
 from moot.tools.rescore import check, rescore
@@ -47,7 +47,7 @@ def config(reward: str, rounds: int = 1) -> TrainConfig:
         model=ModelConfig(engine="scripted", deterministic=True),
         debate=DebateConfig(num_agents=4, max_rounds=rounds, max_tokens=400),
         optim=OptimConfig(batch_size=2, num_train_datapoints=6),
-        warm=WarmConfig(warm_questions=0),
+        warm_questions=0,
         eval_every=2,
         eval_questions=2,
     )

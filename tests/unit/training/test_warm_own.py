@@ -129,7 +129,7 @@ class Solver(ScriptedEngine):
         return [Sample(each, np.full(len(each), -1.0, dtype=np.float32), "stop") for each in ids]
 
 
-OWN: TrainConfig = replace(CONFIG, warm=replace(CONFIG.warm, warm_solutions="own"))
+OWN: TrainConfig = replace(CONFIG, warm_questions=4, parts=("warm_start:batch_size=2,solutions=own",))
 
 
 def run(path: Path, engine: ScriptedEngine, config: TrainConfig = OWN) -> Setup:
@@ -148,7 +148,7 @@ def test_a_model_that_knows_the_form_is_not_taught_it(tmp_path: Path) -> None:
     assert any(
         note.startswith("the warm start ends after 0 of 2 steps: the form is learned") for note in setup.watcher.notes
     )
-    assert setup.engine.steps == 4 * 2, "no step of the warm start, two per iteration after it"
+    assert setup.engine.steps == 4, "no step of the warm start"
     assert "ended after 0 steps" in line(warm, 6, 1.0, 1.0)
     again = run(tmp_path / "run", Solver("well_formed"))
     assert again.run.metrics() == rows, "a run that has ended continues with nothing"
@@ -173,13 +173,13 @@ def test_a_model_that_does_not_is_taught_with_its_own_words(tmp_path: Path) -> N
 
 
 def test_a_model_that_solves_nothing_has_no_words_to_learn_from(tmp_path: Path) -> None:
-    with pytest.raises(Stopped, match=r"solved none of the 4 questions.*--warm-solutions task"):
+    with pytest.raises(Stopped, match=r"solved none of the 4 questions.*warm_start:solutions=task"):
         run(tmp_path / "run", Solver("hostile", right=False))
 
 
 def test_essays_have_no_right_answers_to_keep() -> None:
     essays = replace(load("arithmetic", 0, 4), open_ended=True, solution=None)
-    with pytest.raises(ConfigError, match="warm_solutions must be task with task arithmetic"):
+    with pytest.raises(ConfigError, match="warm_start: solutions must be task with task arithmetic"):
         check_warm_start(OWN, essays)
     check_warm_start(OWN, replace(essays, open_ended=False))
     assert Question("q").answer is None

@@ -79,7 +79,7 @@ class Advocates(Rules):
                 f"{scoring.reward}: the judge of advocates reads both and decides between them"
             )
         if not scoring.rule.from_votes and scoring.rule.our_own:
-            votes = ", ".join(reward.name for reward in REWARDS.values() if reward.from_votes)
+            votes = ", ".join(reward.name for reward in REWARDS.values() if reward.from_votes and not reward.checked)
             raise ConfigError(
                 f"reward must be {votes} or path.py:function with positions assigned, got {scoring.reward}: {LUCK}"
             )

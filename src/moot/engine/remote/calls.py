@@ -23,7 +23,7 @@ KEPT_S = 24 * 3600
 """How long the server keeps weights that were only saved to sample from, where it keeps count of time."""
 
 
-async def insist(work: Callable[[], Awaitable[T]]) -> T:
+async def retry_uncertain(work: Callable[[], Awaitable[T]]) -> T:
     """For work that may be done twice: again, while it is in doubt whether it was done."""
     for attempt in range(TRIES - 1):
         try:

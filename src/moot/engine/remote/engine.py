@@ -33,11 +33,11 @@ from moot.engine.protocol import (
     in_words,
 )
 from moot.engine.remote import probe
-from moot.engine.remote.calls import adam, await_server, fresh_name, gradient_norm, insist, load, save_weights
-from moot.engine.remote.ledger import Ledger
+from moot.engine.remote.calls import adam, await_server, fresh_name, gradient_norm, load, retry_uncertain, save_weights
+from moot.engine.remote.ledger import ReplayLog
 from moot.engine.remote.probe import Findings
 from moot.engine.remote.units import REDUCTIONS, Scaled, ScaledBatch, check_untempered, from_wire, to_wire
-from moot.engine.remote.wire import Wire, pause
+from moot.engine.remote.wire import RetryTransport, pause
 from moot.errors import EngineError
 
 SAMPLE_TRIES = 6
@@ -50,7 +50,7 @@ FORGOTTEN = ("not loaded", "not found", "Not Found", "expired")
 class RemoteEngine:
     """A `Trainer`. Make one with `RemoteEngine.create`, and `close` it when done."""
 
-    def __init__(self, link: Link, ledger: Ledger, findings: Findings, tokenizer: Any) -> None:
+    def __init__(self, link: Link, ledger: ReplayLog, findings: Findings, tokenizer: Any) -> None:
         self.tokenizer = tokenizer
         self.findings = findings
         self._link, self._ledger = link, ledger
@@ -95,7 +95,7 @@ class RemoteEngine:
         look may be given.
         """
         link = Link(model, base_url, api_key, lora_rank, seed, patience_s)
-        ledger = Ledger(link.connect, link.discard, timeout_s)
+        ledger = ReplayLog(link.connect, link.discard, timeout_s)
         try:
             given = probe.find_tokenizer(tokenizer, model)
             look = probe.start(link, given, context_length, startup_s, findings)
@@ -338,7 +338,7 @@ class Link:
         self, model: str, base_url: str | None, api_key: str | None, rank: int, seed: int, patience_s: float
     ) -> None:
         self.model, self.base_url, self.rank, self.seed = model, base_url, rank, seed
-        self.wire = Wire(patience_s)
+        self.wire = RetryTransport(patience_s)
         self.reviving = asyncio.Lock()
         self._api_key = api_key
         self._service: Any = None
@@ -381,7 +381,7 @@ class Link:
             base_model=self.model, rank=self.rank, seed=self.seed, train_unembed=False
         )
         if path is not None:
-            await insist(lambda: load(client, path))
+            await retry_uncertain(lambda: load(client, path))
         return client
 
     async def base_sampler(self) -> Any:

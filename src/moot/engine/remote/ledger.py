@@ -50,7 +50,7 @@ class Call:
     faults: list[str] = field(default_factory=list)
 
 
-class Ledger:
+class ReplayLog:
     """The thread in which everything remote happens. `connect` gives a training client, restored from a path."""
 
     def __init__(self, connect: Work[str | None], discard: Work[Any], timeout_s: float) -> None:

@@ -22,7 +22,7 @@ import httpx
 import numpy as np
 
 from moot.engine.protocol import LOSSES, Datum, Floats, in_words
-from moot.engine.remote.calls import await_server, fresh_name, gradient_norm, insist, load, save_weights
+from moot.engine.remote.calls import await_server, fresh_name, gradient_norm, load, retry_uncertain, save_weights
 from moot.engine.remote.units import Scaled, from_wire, to_wire
 from moot.errors import EngineError
 
@@ -155,7 +155,7 @@ class _Probe:
         """To a new model, and back to its first state."""
         self.client = await self.link.connect(None)
         self.at = "saving a first state"
-        self.saved = str((await insist(lambda: self.client.save_state(fresh_name("start")))).path)
+        self.saved = str((await retry_uncertain(lambda: self.client.save_state(fresh_name("start")))).path)
         await self.restore()  # a server may have left another's gradient in the place it gave us
 
     async def look(self, context_length: int) -> Findings:
@@ -261,7 +261,7 @@ class _Probe:
         return tuple(stops), bool(np.abs(after - before).max() < 1e-4)
 
     async def restore(self) -> None:
-        await insist(lambda: load(self.client, self.saved))
+        await retry_uncertain(lambda: load(self.client, self.saved))
 
     async def afresh(self, work: Callable[[], Awaitable[T]]) -> T:
         """An experiment from the first state; one that was spoiled on the way is made again."""
@@ -270,7 +270,7 @@ class _Probe:
             await self.restore()
             return await work()
 
-        return await insist(once)
+        return await retry_uncertain(once)
 
     async def _size(self, datums: list[Datum], watched: Datum) -> float:
         """Of the gradient: the server's own figure, or what a step in proportion to it does."""

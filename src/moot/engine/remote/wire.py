@@ -36,7 +36,7 @@ def pause(attempt: int) -> float:
     return random.uniform(longest / 2, longest)
 
 
-class Wire(httpx.AsyncBaseTransport):
+class RetryTransport(httpx.AsyncBaseTransport):
     """Between the SDK and the network. `patience_s` bounds how long one request is tried."""
 
     def __init__(self, patience_s: float = 180.0, inner: httpx.AsyncBaseTransport | None = None) -> None:

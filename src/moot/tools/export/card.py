@@ -75,7 +75,7 @@ def _shown(name: str) -> str:
 
 def _labels(config: TrainConfig) -> str:
     scoring = config.protocol.scoring
-    used = [f"a warm start on {config.warm.warm_questions} questions"] if config.warm_steps else []
+    used = [f"a warm start on {config.warm_questions} questions"] if config.warm_steps else []
     used += ["the reward"] if scoring.rule.grades == "right" or scoring.reward_mix or scoring.correct_bonus else []
     used += ["the curriculum, to choose questions"] if trained_tasks(config) != (config.debate.task,) else []
     return f"Known answers were used for {' and '.join(used)}." if used else "No known answers were used in training."

@@ -6,12 +6,12 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Iterator
-from dataclasses import fields, replace
-from typing import Any, get_type_hints
+from dataclasses import replace
+from typing import Any
 
 from moot.debate.typed_fields import near
 from moot.errors import ConfigError
-from moot.settings.part_names import is_own, split_part
+from moot.settings.part_names import is_own, read_settings, split_part
 from moot.settings.train import TrainConfig
 from moot.training.part import Part
 from moot.util.user_code import load_class
@@ -73,9 +73,9 @@ def debate_settings(config: TrainConfig) -> dict[str, Any]:
 
 def find_part(text: str) -> Part:
     """`name:setting=value,…`, or `file.py:Class:setting=value,…`."""
-    name, settings = split_part(text)
+    name, _ = split_part(text)
     kind = load_class(name, "with", Part) if is_own(text) else _class_of(name)
-    part = kind(_settings(kind, text, settings))
+    part = kind(read_settings(kind.Settings, text))
     part.name = name
     return part
 
@@ -91,35 +91,3 @@ def _class_of(name: str) -> type[Part]:
         if isinstance(value, type) and issubclass(value, Part) and value.__module__ == module.__name__
     )
     return kind
-
-
-def _settings(kind: type[Part], text: str, written: str) -> Any:
-    from pydantic import TypeAdapter, ValidationError
-
-    known, given, last = [field.name for field in fields(kind.Settings)], dict[str, str](), ""
-    hints = get_type_hints(kind.Settings)
-    for piece in written.split(",") if written else ():
-        name, equals, value = piece.partition("=")
-        if equals and name in known and name not in given:
-            given[name], last = value, name
-        elif last and hints[last] in (str, tuple[str, ...]):
-            given[last] += f",{piece}"  # a task has commas of its own
-        else:
-            wrong = f"{name} is given twice" if name in given else f"there is no setting {name!r}"
-            raise ConfigError(
-                f"with {text}: {wrong}; there are {', '.join(known) or 'none'}, each written once as name=value"
-            )
-    try:
-        return TypeAdapter(kind.Settings).validate_python(given)
-    except ValidationError as error:
-        raise ConfigError(f"with {text}: {_told(error)}") from None
-
-
-def _told(error: Any) -> str:
-    first = error.errors()[0]
-    setting, message = ".".join(str(part) for part in first["loc"][:1]), first["msg"]
-    if first["type"] in ("missing", "missing_argument"):
-        return f"{setting} must be given"
-    if first["type"] == "value_error":
-        return f"{setting} {first['ctx']['error']}" if setting else str(first["ctx"]["error"])
-    return f"{setting} {message.replace('Input should', 'must')}, got {first['input']!r}"

@@ -30,7 +30,7 @@ class AdaptiveRate(Part):
         self.factor = 1.0
         """The share of the configured rate that the next step may have."""
 
-    def rate(self, rate: float) -> float:
+    def rate(self, rate: float, iteration: int, done: float) -> float:
         return self.factor * rate
 
     async def learned(self, setup: Setup, progress: Progress, lesson: Lesson) -> Metrics:

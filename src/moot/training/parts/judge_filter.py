@@ -72,7 +72,7 @@ class JudgeFilter(Part):
         whole = [i for i, played in enumerate(batch.played) if played.error is None]
         tasks = [setup.tasks[question.level] for question in batch.asked]
         solved = {i: await _solved(batch.played[i], tasks[i]) for i in whole}
-        judge, gate = judge_of(guest), asyncio.Semaphore(setup.config.debate.concurrency)
+        judge, gate = judge_of(guest), asyncio.Semaphore(256)
 
         async def approved(i: int) -> tuple[bool, int]:
             async with gate:

@@ -20,6 +20,7 @@ from moot.players.checkpoints import checkpoints, newest_whole
 from moot.rl.metrics import Metrics
 from moot.rl.rollout import Guest
 from moot.rl.schedules import learning_rate
+from moot.settings.rate import rate_settings
 from moot.settings.train import TrainConfig
 from moot.tasks.task import Exercise, Task
 from moot.training.judge_lessons import LOOKED_AT, Kind, Lessons, further
@@ -160,7 +161,9 @@ class JudgeTraining(Part):
                 exercises, tokens = await self.lessons.of_answers(setup, task, sampler, questions, count, seed)
             if not exercises:
                 raise Stopped(self._nothing(task, "training"))
-            row = await steps.step(exercises, learning_rate(setup.config.optim, number, 0.0), tokens)
+            config = setup.config
+            rate = learning_rate(config.optim.learning_rate, rate_settings(config.parts), number, 0.0)
+            row = await steps.step(exercises, rate, tokens)
             if steps.done == wanted:
                 measured = await self._measured(setup)
                 row |= {**measured, "tokens": row["tokens"] + measured["tokens"]}

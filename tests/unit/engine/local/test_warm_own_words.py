@@ -17,7 +17,7 @@ from moot.debate.types import Question
 from moot.engine.local import LocalEngine
 from moot.rl.advantages import ESTIMATORS
 from moot.runs import Run
-from moot.settings.train import DebateConfig, OptimConfig, TrainConfig, WarmConfig
+from moot.settings.train import DebateConfig, OptimConfig, TrainConfig
 from moot.tasks.task import Task
 from moot.tokens.rendering import Rendering
 from moot.training.loop import train
@@ -31,7 +31,8 @@ CONFIG = TrainConfig(
     protocol=V2.with_choices(sections="asked", personas=False),
     debate=DebateConfig(num_agents=3, max_rounds=2, max_tokens=60, evaluation_tokens=4),
     optim=OptimConfig(batch_size=2, num_train_datapoints=0),
-    warm=WarmConfig(warm_questions=6, warm_batch_size=2, warm_learning_rate=3e-3, warm_solutions="own"),
+    warm_questions=6,
+    parts=("warm_start:batch_size=2,learning_rate=3e-3,solutions=own",),
     eval_every=0,
 )
 

@@ -6,32 +6,33 @@ import numpy as np
 import pytest
 
 from moot.engine.protocol import Datum
-from moot.rl.schedules import learning_rate
 from moot.settings.presets import PRESETS
-from moot.settings.train import OptimConfig
 from moot.training.optimise import kl_step
+from moot.training.parts import find_part
 from moot.training.parts.adaptive_rate import LOWEST, AdaptiveRate
 
 
+def at(schedule: str, iteration: int, done: float) -> float:
+    return find_part(schedule).rate(1e-4, iteration, done)
+
+
 def test_the_rate_rises_over_the_warm_up_and_stays() -> None:
-    optim = OptimConfig(learning_rate=1e-4, lr_warmup=4)
-    assert [learning_rate(optim, i, 0.5) for i in (1, 2, 3, 4, 5, 100)] == pytest.approx(
+    assert [at("lr_schedule:warmup=4", i, 0.5) for i in (1, 2, 3, 4, 5, 100)] == pytest.approx(
         [2.5e-5, 5e-5, 7.5e-5, 1e-4, 1e-4, 1e-4]
     )
 
 
 def test_without_a_warm_up_the_first_step_has_the_whole_rate() -> None:
-    assert learning_rate(OptimConfig(learning_rate=1e-4), 1, 0.0) == 1e-4
+    assert at("lr_schedule", 1, 0.0) == 1e-4
 
 
 def test_the_warm_up_multiplies_what_the_schedule_says() -> None:
     """Half way down the line and half way up the warm-up."""
-    optim = OptimConfig(learning_rate=1e-4, lr_schedule="linear", lr_warmup=10)
-    assert learning_rate(optim, 5, 0.5) == pytest.approx(2.5e-5)
+    assert at("lr_schedule:shape=linear,warmup=10", 5, 0.5) == pytest.approx(2.5e-5)
 
 
 def test_the_presets_for_models_of_a_size_warm_up() -> None:
-    assert {name for name, preset in PRESETS.items() if preset.optim.lr_warmup != 5} == {"demo", "v1"}
+    assert {name for name, preset in PRESETS.items() if "lr_schedule:warmup=5" not in preset.parts} == {"demo", "v1"}
 
 
 def test_a_long_step_halves_the_rate_and_short_ones_bring_it_back_slowly() -> None:
@@ -64,7 +65,7 @@ def test_without_a_step_nothing_changes_and_a_factor_of_one_half_halves_the_rate
     pace = AdaptiveRate()
     pace.factor = 0.5
     pace.update(None)
-    assert pace.factor == 0.5 and pace.rate(2.5e-5) == 1.25e-5
+    assert pace.factor == 0.5 and pace.rate(2.5e-5, 1, 0.0) == 1.25e-5
 
 
 def datum(mask: list[float]) -> Datum:

@@ -205,9 +205,7 @@ def test_more_agents_have_room_for_more_comparisons(tmp_path: Path) -> None:
 
     protocol = QUIET.protocol.with_choices(sections="asked")
     debate = replace(QUIET.debate, evaluation_tokens=1)
-    config = replace(
-        having("hard_agents:agents=6"), protocol=protocol, debate=debate, warm=replace(QUIET.warm, warm_questions=0)
-    )
+    config = replace(having("hard_agents:agents=6"), protocol=protocol, debate=debate, warm_questions=0)
     engine = Counts(seed=0)
     played(tmp_path / "run", config, engine=engine)
     assert engine.most == 12 * 15
@@ -246,7 +244,7 @@ def test_a_question_is_easy_while_all_its_agents_end_with_one_answer() -> None:
 def test_an_easy_question_comes_by_again_with_fewer_agents_and_a_killed_run_knows_it(tmp_path: Path) -> None:
     file = tmp_path / "three.jsonl"
     file.write_text("".join(f'{{"question": "What is {i} + {i}?", "answer": "{2 * i}"}}\n' for i in range(3)))
-    config = replace(having("easy_agents:agents=3"), warm=replace(QUIET.warm, warm_questions=0))
+    config = replace(having("easy_agents:agents=3"), warm_questions=0)
     config = replace(config, optim=replace(config.optim, num_train_datapoints=24))
 
     def loop_of(name: str) -> Setup:
@@ -342,13 +340,15 @@ def test_an_alarm_stops_the_run_only_when_asked_and_says_what_to_do(tmp_path: Pa
     config = replace(
         QUIET,
         optim=replace(QUIET.optim, batch_size=24, num_train_datapoints=48),
-        warm=replace(QUIET.warm, warm_questions=0),
+        warm_questions=0,
     )
     engine = ScriptedEngine(style="hostile", seed=0)
     assert self_play_rows(played(tmp_path / "on", config, engine=engine))[-1]["alarm/format_collapse"] == 1
     with pytest.raises(Stopped, match=r"format_collapse rings: .* lower `--learning-rate`"):
         played(
-            tmp_path / "off", with_recipe(config, stop_on_alarm=True), engine=ScriptedEngine(style="hostile", seed=0)
+            tmp_path / "off",
+            replace(config, parts=(*config.parts, "stop_on_alarm")),
+            engine=ScriptedEngine(style="hostile", seed=0),
         )
 
 
@@ -370,11 +370,11 @@ def test_sampled_mistakes_are_kept_with_the_run_and_are_mistakes(tmp_path: Path)
             ]
             return [Sample(each, np.zeros(len(each), dtype=np.float32), "stop") for each in ids]
 
-    config = replace(QUIET, warm=replace(QUIET.warm, warm_wrong="sampled"))
+    config = replace(QUIET, parts=("warm_start:wrong=sampled",))
     setup = played(tmp_path / "run", config, engine=Blurts(seed=0))
     kept = json.loads((setup.run.path / "warm_wrong.json").read_text())
     assert kept == {
-        str(number): ["It is \\boxed{-999}."] for number in range(4)
+        str(number): ["It is \\boxed{-999}."] for number in range(16)
     }  # no tags, no repeats, nothing without an answer
 
 
@@ -418,7 +418,7 @@ def test_a_run_with_every_part_goes_on_after_a_cut_as_if_nothing_had_happened(tm
         ("past_selves:0.3", "there is no setting '0.3'"),
         (
             "past_self",
-            r"with must name one of adaptive_rate, .*truth_schedule, or file.py:Class, got 'past_self'; did you mean past_selves",
+            r"with must name one of adaptive_rate, .*warm_start, or file.py:Class, got 'past_self'; did you mean past_selves",
         ),
         ("hard_agents:agents=2", "agents must be greater than or equal to 3"),
         ("easy_agents:agents=2", "agents must be greater than or equal to 3"),
@@ -463,7 +463,7 @@ def test_the_last_of_one_name_counts_and_off_leaves_it_out() -> None:
 def test_every_part_says_in_its_first_line_what_was_measured() -> None:
     assert list(about()) == names() and len(names()) > 10
     for name, line in about().items():
-        assert line.endswith((" Untried.", ", one seed.")) and len(line) <= 120, name
+        assert line.endswith((" Untried.", ", one seed.", " Measured: docs/experiment.md.")) and len(line) <= 120, name
         assert part_defaults(name) is not None
 
 
@@ -490,7 +490,7 @@ class Slower(Part):
         super().__init__(settings)
         self.steps = 0
 
-    def rate(self, rate):
+    def rate(self, rate, iteration, done):
         return rate / self.settings.by**self.steps
 
     async def learned(self, setup, progress, lesson):

@@ -18,7 +18,7 @@ from moot.training.parts import find_parts
 from moot.training.state import Setup
 from unit.training.test_train import CONFIG, make_setup
 
-QUIET = replace(CONFIG, eval_every=0, warm=replace(CONFIG.warm, warm_questions=0))
+QUIET = replace(CONFIG, eval_every=0, warm_questions=0)
 MAJORITY = replace(QUIET, protocol=QUIET.protocol.with_choices(reward="majority"))
 FILTERED = replace(MAJORITY, recipe=replace(QUIET.recipe, judge="base"), parts=("judge_filter:checks=2",))
 

@@ -31,7 +31,7 @@ from support.dying import dies_after
 from unit.training.test_train import CONFIG, Silent, make_setup, untimed
 
 SMALL = "judge_training:exercises=4,checks=2,held_out=8,answers=4"
-QUIET = replace(CONFIG, eval_every=0, warm=replace(CONFIG.warm, warm_questions=0))
+QUIET = replace(CONFIG, eval_every=0, warm_questions=0)
 
 
 def having(settings: str, config: TrainConfig = QUIET) -> TrainConfig:
@@ -115,7 +115,7 @@ def test_a_judge_that_became_worse_is_not_listened_to(tmp_path: Path) -> None:
     ],
 )
 def test_a_run_that_is_cut_goes_on_as_if_nothing_had_happened(tmp_path: Path, settings: str, calls: int) -> None:
-    config = having(settings, replace(QUIET, warm=CONFIG.warm))
+    config = having(settings, replace(QUIET, warm_questions=CONFIG.warm_questions))
     whole = trained(tmp_path / "whole", config)
     with contextlib.suppress(RuntimeError):
         trained(tmp_path / "cut", config, engine=dies_after(calls)(seed=0))

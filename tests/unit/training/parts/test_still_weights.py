@@ -79,9 +79,7 @@ def test_the_policy_is_kept_near_the_start_which_is_after_the_warm_start(tmp_pat
 
 
 def test_without_a_warm_start_the_start_is_the_base_model(tmp_path: Path) -> None:
-    setup = trained(
-        tmp_path / "run", config("kl_penalty:coef=0.1", warm=replace(CONFIG.warm, warm_questions=0)), Stages(seed=0)
-    )
+    setup = trained(tmp_path / "run", config("kl_penalty:coef=0.1", warm_questions=0), Stages(seed=0))
     assert gaps(setup, "optim/kl_policy_base") == pytest.approx([-1.0] * 4, abs=1e-4)
 
 
@@ -206,7 +204,7 @@ def test_asking_for_labels_is_paid_for_and_done_once(tmp_path: Path) -> None:
 
 
 def test_a_run_cut_off_between_labels_and_debates_continues_to_the_same(tmp_path: Path) -> None:
-    settings = config("frozen_labels:band=0.2-0.6", reward="majority")
+    settings = config("frozen_labels:band=0.2-0.6", "lr_schedule:shape=linear", reward="majority")
 
     whole = trained(tmp_path / "whole", settings)
     with contextlib.suppress(RuntimeError):
@@ -223,10 +221,12 @@ def test_a_run_cut_off_between_labels_and_debates_continues_to_the_same(tmp_path
 def test_a_killed_run_counts_the_tokens_of_its_labels_as_an_undisturbed_one_does(tmp_path: Path, calls: int) -> None:
     """Budgets and schedules go by tokens, so both must stand at the same number after every step, and end at the same step."""
     optim, recipe = (
-        replace(CONFIG.optim, num_train_datapoints=60, lr_schedule="linear"),
+        replace(CONFIG.optim, num_train_datapoints=60),
         replace(CONFIG.recipe, max_sampled_tokens=40_000),
     )
-    settings = config("frozen_labels:band=0.2-0.6", reward="majority", optim=optim, recipe=recipe)
+    settings = config(
+        "frozen_labels:band=0.2-0.6", "lr_schedule:shape=linear", reward="majority", optim=optim, recipe=recipe
+    )
     whole = trained(tmp_path / "whole", settings)
     with contextlib.suppress(RuntimeError):
         trained(tmp_path / "cut", settings, dies_after(calls)(seed=0))

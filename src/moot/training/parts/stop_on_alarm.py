@@ -1,0 +1,25 @@
+"""An end for runs that nobody watches: an alarm stops the run, and says what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from moot.rl.best import ranking, told_best
+from moot.rl.trust_help import ALARMS
+from moot.training.part import Part
+from moot.training.state import History, Setup, Stopped
+
+
+class StopOnAlarm(Part):
+    """An alarm stops the run, whose result is then its best checkpoint. Measured: docs/experiment.md."""
+
+    def ended(self, setup: Setup, history: History, row: Mapping[str, Any]) -> None:
+        ringing = [name for name, value in row.items() if name.startswith("alarm/") and value]
+        if not ringing:
+            return
+        told = " ".join(f"{name} rings: {ALARMS[name].means} {ALARMS[name].remedy}" for name in ringing)
+        best = told_best(setup.run.metrics(), history.best, ranking(setup.config))
+        result = f"its best checkpoint, {best}; moot eval, export and ask take that for {setup.run.path}."
+        none = "No evaluation names a best step, so its result is its last."
+        raise Stopped(told + (f" The run's result is {result}" if best else f" {none}"))
