@@ -350,7 +350,7 @@ def test_a_run_is_paid_by_a_judge_on_the_server(tmp_path: Path) -> None:
     """The untrained weights check each answer twice; which word is likelier the server computes."""
     protocol = CONFIG.protocol.with_choices({"reward": "approval:checks=2", "sections": "asked"})
     debates = replace(CONFIG.debate, max_rounds=1, max_tokens=60, evaluation_tokens=8)
-    config = replace(CONFIG, protocol=protocol, debate=debates, warm=WarmConfig(), eval_every=0)
+    config = replace(CONFIG, protocol=protocol, debate=debates, warm_questions=0, eval_every=0)
     with engine_on(Server(Manners(vocabulary=258))) as engine:
         run = Run.create(tmp_path / "run", config.as_dict(), {})
         task, rendering = load("arithmetic", 0, 1), Rendering(engine.tokenizer)
