@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -343,6 +344,29 @@ def whole_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
         patch.setenv("TINKER_TELEMETRY", "0")
         with engine_on(Server(Manners(vocabulary=258))) as engine:
             return run_of(engine, tmp_path_factory.mktemp("whole") / "run")
+
+
+def test_a_run_is_paid_by_a_judge_on_the_server(tmp_path: Path) -> None:
+    """The untrained weights check each answer twice; which word is likelier the server computes."""
+    protocol = CONFIG.protocol.with_choices({"reward": "approval:checks=2", "sections": "asked"})
+    debates = replace(CONFIG.debate, max_rounds=1, max_tokens=60, evaluation_tokens=8)
+    config = replace(CONFIG, protocol=protocol, debate=debates, warm_questions=0, eval_every=0)
+    with engine_on(Server(Manners(vocabulary=258))) as engine:
+        run = Run.create(tmp_path / "run", config.as_dict(), {})
+        task, rendering = load("arithmetic", 0, 1), Rendering(engine.tokenizer)
+        scoring = config.protocol.scoring
+        made = Setup(config, engine, rendering, task, [task], scoring.rule, ESTIMATORS[scoring.estimator], run)
+
+        async def go() -> None:
+            await train(replace(made, judge=made.guest(await engine.base())))
+
+        asyncio.run(go())
+    rows = run.metrics()
+    assert [row["debates/failed"] for row in rows] == [0.0] * 3
+    records = [record for step in run.steps() for record in run.records(step)]
+    checks = [check for record in records for check in record["checks"]]
+    assert checks and all(0 < check["value"] < 1 and check["by"] == "probability" for check in checks)
+    assert sum(row["tokens/jury"] for row in rows) == sum(check["tokens"] for check in checks)
 
 
 @pytest.mark.slow

@@ -7,9 +7,11 @@ import contextlib
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from math import log
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 import moot
@@ -20,6 +22,9 @@ from moot.engine.protocol import SamplingParams
 from moot.engine.scripted import ScriptedEngine
 from moot.errors import ConfigError, EngineError
 from moot.judges.asking import Asked
+from moot.players.chat.chat import Chat, Patience
+from moot.players.chat.chat_player import ChatPlayer
+from moot.players.chat.endpoint import Endpoint
 from moot.rl.lookup import find_estimator, find_reward
 from moot.runs import PlayedDebate, Run
 from moot.runs.record import read_line
@@ -30,6 +35,7 @@ from moot.tools.rescore import check, rescore
 from moot.training.loop import train
 from moot.training.parts import find_parts
 from moot.training.state import Setup, Stopped
+from support.chat_server import BASE, DONE, event, stream
 from support.dying import dies_after
 
 REWARDS = ["approval:checks=2", "approved:checks=2,vote_margin=0.2", "pairs", "approval:checks=1,show=answer"]
@@ -242,3 +248,40 @@ def test_a_damaged_check_is_damage(tmp_path: Path) -> None:
         ('"turns": [3]', '"turns": [9]'),
     ):
         assert good in line and not isinstance(read_line(line.replace(good, bad).encode(), 1, 0), PlayedDebate), bad
+
+
+class JudgingServer(httpx.AsyncBaseTransport):
+    """A chat server that thinks, and says Yes with 80% where the answer is 7, otherwise No. It may give no
+    log-probabilities."""
+
+    def __init__(self, probabilities: bool) -> None:
+        self.probabilities = probabilities
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        body = json.loads(await request.aread())
+        if "Reply with one word" not in body["messages"][-1]["content"]:
+            return stream(event("It adds up."), event(finish="stop", usage=(40, 7)), DONE)
+        if "top_logprobs" in body and not self.probabilities:
+            return httpx.Response(400, json={"error": {"message": "'top_logprobs' is not supported"}})
+        yes, no = (log(0.8), log(0.1)) if "{7}" in body["messages"][0]["content"] else (log(0.1), log(0.8))
+        word = "Yes" if yes > no else "No"
+        top = [{"token": "Yes", "logprob": yes}, {"token": "No", "logprob": no}]
+        said = {"content": [{"token": word, "logprob": max(yes, no), "top_logprobs": top}]}
+        told = event(word, logprobs=said) if self.probabilities else event(word)
+        return stream(told, event(finish="stop", usage=(50, 1)), DONE)
+
+
+@pytest.mark.parametrize(("probabilities", "values"), [(True, {8 / 9, 1 / 9}), (False, {1.0, 0.0})])
+def test_a_judge_at_a_chat_server_is_heard_by_probabilities_or_by_its_word(
+    probabilities: bool, values: set[float], tmp_path: Path
+) -> None:
+    chat = Chat(Endpoint(BASE, "m", None), Patience(retries=0), transport=JudgingServer(probabilities))
+    setup = made(tmp_path / "run", replace(config("approval:checks=1"), eval_every=0), judge=ChatPlayer(chat))
+    asyncio.run(train(setup))
+    checks = [check for one in debates(setup.run) for check in one.debate.checks or ()]
+    assert {round(check.value, 9) for check in checks} == {round(value, 9) for value in values}
+    assert {check.by for check in checks} == {"probability" if probabilities else "word"}
+    assert {check.tokens for check in checks} == {8} and {check.thinking for check in checks} == {"It adds up."}
+    rows = [row for row in setup.run.metrics() if row["phase"] == "self_play"]
+    assert all(row["jury/by_word"] == float(not probabilities) for row in rows)
+    assert rows[-1]["tokens/jury"] == 8 * rows[-1]["jury/checks"]

@@ -128,7 +128,14 @@ def _paid(
 
 for _reward in (
     Reward("approval", by_scores, per="turn", ballot="approval", settings=ApprovalSettings(), lowest=-1.0),
-    Reward("approved", by_approval, per="turn", ballot="approval", settings=ApprovalSettings(vote_margin=0.5)),
+    Reward(
+        "approved",
+        by_approval,
+        per="turn",
+        ballot="approval",
+        settings=ApprovalSettings(vote_margin=0.5),
+        estimator="center_round",
+    ),
     Reward("pairs", by_scores, per="turn", ballot="pairs", settings=PairsSettings(), lowest=-1.0),
 ):
     register(replace(_reward, from_votes=True, sections=ANSWER))

@@ -1,0 +1,61 @@
+"""Rewards by judges who check answers, written a second time from the documentation alone.
+
+A debate here is rows: for each turn (agent, round, whether it failed), and checks as (turns, judge, value).
+"""
+
+
+def approval_scores(turns, checks, count):
+    scores = {}
+    for place, (_, _, failed) in enumerate(turns):
+        if failed:
+            continue
+        values = []
+        for judge in sorted({judge for about, judge, _ in checks if about == (place,)}):
+            values += [value for about, whose, value in checks if about == (place,) and whose == judge][:count]
+        scores[place] = [sum(values) / len(values)] if values else [0.0]
+    return scores
+
+
+def pair_scores(turns, checks):
+    scores = {place: [] for place, (_, _, failed) in enumerate(turns) if not failed}
+    for a in range(len(turns)):
+        for b in range(a + 1, len(turns)):
+            one = [value for about, _, value in checks if about == (a, b)]
+            other = [value for about, _, value in checks if about == (b, a)]
+            if one and other:
+                s = 0.5 * (sum(one) / len(one) + 1 - sum(other) / len(other))
+                scores[a].append(s)
+                scores[b].append(1 - s)
+    return scores
+
+
+def values(turns, scores, margin):
+    """2s - 1 over what is sure enough; None without a signal, and for a failed turn."""
+    paid = []
+    for place, (_, _, failed) in enumerate(turns):
+        sure = [2 * s - 1 for s in ([] if failed else scores[place]) if abs(2 * s - 1) >= margin - 1e-9]
+        paid.append(sum(sure) / len(sure) if sure else None)
+    return paid
+
+
+def advantages(turns, paid):
+    """The mean over what has a signal, then -1 for failed turns."""
+    known = [value for value in paid if value is not None]
+    middle = sum(known) / len(known) if known else 0.0
+    return [
+        -1.0 if failed else 0.0 if value is None else value - middle
+        for (_, _, failed), value in zip(turns, paid, strict=True)
+    ]
+
+
+def approved(turns, scores, margin):
+    """1 or 0, less the mean of the round."""
+    paid = [
+        0.0 if failed else float(scores[i][0] > 0.5 and 2 * scores[i][0] - 1 >= margin - 1e-9)
+        for i, (_, _, failed) in enumerate(turns)
+    ]
+    means = {}
+    for which in {round for _, round, _ in turns}:
+        own = [value for value, (_, round, _) in zip(paid, turns, strict=True) if round == which]
+        means[which] = sum(own) / len(own)
+    return paid, [value - means[round] for value, (_, round, _) in zip(paid, turns, strict=True)]
