@@ -89,7 +89,7 @@ class _Wandb:
             )  # fmt: skip
         except self._api.Error as error:  # no key, no network, no such project
             advice = "run wandb login, or set WANDB_MODE=offline"
-            raise ConfigError(f"log wandb: {one_line(str(error))}; {advice}") from None
+            raise ConfigError(f"log wandb: {one_line(str(error)).rstrip('.')}; {advice}") from None
         # A run that went back to an older checkpoint logs steps again: its own count says where they belong.
         self._run.define_metric("step")
         self._run.define_metric("*", step_metric="step")

@@ -51,6 +51,8 @@ class View:
             raise ConfigError(
                 f"the page needs {error.name}, which is not installed; run: pip install 'moot[view]'"
             ) from None
+        if self.example and self.runs != (Path("runs"),):
+            raise ConfigError("--example shows the run that comes with moot and no other; leave it out, or the runs")
         places = (EXAMPLE,) if self.example else self.runs
         for place in places:
             if not place.exists():

@@ -40,7 +40,7 @@ def find_start(config: TrainConfig) -> Start:
     else:
         theirs, found = find_trained(name, "from")
         if found is None:
-            raise ConfigError(f"from {name}: that is the model before training; leave --from out")
+            raise ConfigError(f"from {name}: that is step 0, the model before training; leave --from out")
         state = found
     _check_same(name, theirs, state, model)
     source: dict[str, Any] = {"name": name, "state": state}

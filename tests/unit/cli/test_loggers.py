@@ -92,7 +92,7 @@ def test_without_a_key_wandb_says_what_to_do(tmp_path: Path, wandb: FakeWandb, m
         raise FakeWandb.Error("No API key configured.")
 
     monkeypatch.setattr(wandb, "init", refuse)
-    with pytest.raises(ConfigError, match=r"log wandb: No API key configured.*WANDB_MODE=offline"):
+    with pytest.raises(ConfigError, match=r"log wandb: No API key configured; run wandb login.*WANDB_MODE=offline"):
         Loggers(["wandb"], tmp_path)
 
 

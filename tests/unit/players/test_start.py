@@ -97,7 +97,7 @@ def test_what_is_not_there_is_refused(trained: Path) -> None:
     for start, complaint in [
         ("nowhere", "from 'nowhere' is neither a run, nor a checkpoint in one, nor an adapter's folder"),
         (f"{trained}@9", "no whole checkpoint of step 9"),
-        (f"{trained}@0", "that is the model before training; leave --from out"),
+        (f"{trained}@0", "that is step 0, the model before training; leave --from out"),
     ]:
         with pytest.raises(ConfigError, match=complaint):
             find_start(starting(start))
