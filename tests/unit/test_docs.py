@@ -32,6 +32,7 @@ from moot.debate.protocols import PRESETS as PROTOCOLS
 from moot.debate.rewards import REWARDS
 from moot.debate.rules import Rules
 from moot.debate.scoring import Scoring
+from moot.evaluate.preflight import CHECKS, CONTRACT, LENGTH
 from moot.rl.advantages import ESTIMATORS
 from moot.rl.trust_help import ALARMS, PANEL
 from moot.settings.presets import ABOUT
@@ -304,6 +305,11 @@ def test_remedies_name_options_as_one_types_them() -> None:
     """Options stand in backticks, so that the page shows them as code and the check of options above reads them in the docs."""
     outside = [re.sub(r"`[^`]*`", "", f"{each.means} {each.remedy}") for each in (PANEL | ALARMS).values()]
     assert [text for text in outside if re.search(r"[a-z]_[a-z]|--", text)] == []
+
+
+def test_remedies_of_the_preflight_name_options_of_training(options: dict[str, set[str]]) -> None:
+    named = re.findall(r"--[a-z-]+", " ".join(each.remedy for each in (*CHECKS, *CONTRACT, LENGTH)))
+    assert named and not {*named} - options["train"]
 
 
 def test_the_recipe_page_has_every_setting_with_its_default() -> None:

@@ -82,10 +82,14 @@ class _Wandb:
     def __init__(self, path: Path, config: Mapping[str, Any], place: Place) -> None:
         self._api: Any = importlib.import_module("wandb")
         self.place = replace(place, run=place.run or uuid4().hex[:8])
-        self._run = self._api.init(
-            project=place.project, id=self.place.run, name=path.name, config=dict(config), resume="allow",
-            reinit="create_new",
-        )  # fmt: skip
+        try:
+            self._run = self._api.init(
+                project=place.project, id=self.place.run, name=path.name, config=dict(config), resume="allow",
+                reinit="create_new",
+            )  # fmt: skip
+        except self._api.Error as error:  # no key, no network, no such project
+            advice = "run wandb login, or set WANDB_MODE=offline"
+            raise ConfigError(f"log wandb: {one_line(str(error))}; {advice}") from None
         # A run that went back to an older checkpoint logs steps again: its own count says where they belong.
         self._run.define_metric("step")
         self._run.define_metric("*", step_metric="step")

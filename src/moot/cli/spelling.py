@@ -17,6 +17,13 @@ _EPOCHS = (
     "; a run is counted in questions, as in --num-train-datapoints 1024, or in steps of --batch-size questions, "
     "as in --steps 32"
 )
+_REWARD = {
+    "--checks": "approval:checks=8",
+    "--vote-margin": "approval:vote_margin=0.5",
+    "--show": "approval:show=answer",
+    "--opponents": "pairs:opponents=4",
+}
+"""Settings that belong to a reward, and an example of each."""
 
 
 def other_spellings(command: str) -> dict[str, str]:
@@ -30,10 +37,19 @@ def respelled(arguments: list[str], command: str) -> list[str]:
     """The same options by the names that they have here. One that is known and none of ours is answered with ours."""
     names = _DEBATES if command == "eval" else _DEBATES | _TRAINING
     for name in sorted(option_names(arguments)) if command != "eval" else ():
-        instead = _EPOCHS if name in ("--epochs", "--num-epochs") else part_instead(name.replace("--no-", "--", 1))
-        if instead:
+        if instead := _instead(name):
             raise ConfigError(f"there is no option {name}{instead} (moot {command} --help)")
     return [_respelled(argument, names) for argument in arguments]
+
+
+def _instead(name: str) -> str:
+    """What to write for an option that training does not have, as the end of a sentence; empty where nothing is
+    known."""
+    if name in ("--epochs", "--num-epochs"):
+        return _EPOCHS
+    if name in _REWARD:
+        return f"; it belongs to a reward: use --reward {_REWARD[name]}"
+    return part_instead(name.replace("--no-", "--", 1))
 
 
 def _respelled(argument: str, names: dict[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""What agents are told, put together from the texts of wording.py.
+"""What agents are told, put together from the texts of prompt_texts.py.
 
 The system text of a seat never changes; what is new stands in the newest user message, which ends with what to write
 now. With

@@ -35,7 +35,7 @@ CHECKS = (
         0.05,
         "The model cannot do this task alone, so votes would compare noise with noise. Take an easier --task or a "
         "stronger --model, warm "
-        "it up on worked solutions (--warm-questions 512 --warm-epochs 3), or mix in the truth (--reward-mix 0.3).",
+        "it up on worked solutions (--warm-questions 1024), or mix in the truth (--reward-mix 0.3).",
     ),
     Requirement(
         "valid comparisons",
@@ -93,9 +93,8 @@ CONTRACT = (
         "debate",
         "accuracy",
         -0.05,
-        "Reading the others makes answers worse. Train on one round (--max-rounds 1 --reward majority), or solve "
-        "before judging "
-        "(--no-judge-first).",
+        "Reading the others makes answers worse. Train on one round (--max-rounds 1 --reward majority), or, where "
+        "sections are asked, solve before judging (--sections given).",
         ("debate", "round_1"),
     ),
     Requirement("valid turns", "debate", "valid_turns", 0.85, f"Too many turns cannot be read. {_KEEP}"),

@@ -27,6 +27,10 @@ class Trouble:
 
 
 NO_ANSWER = "?"
+UNTRIED = (
+    "no right answer is known, so nobody has tried whether the checker accepts one; "
+    "give the questions an answer that is right, one of many is enough"
+)
 KINDS = ("failing", "passing", "as_text", "given_up", "unlike")
 
 
@@ -86,7 +90,8 @@ def check(
     trained = {normal(question.text): question.id for question in splits.get("train", ())}
     others = [question for name, questions in splits.items() if name != "train" for question in questions]
     overlap = [(trained[text], question.id) for question in others if (text := normal(question.text)) in trained]
-    return DataReport(task.name, reports, tuple(overlap), task.notes)
+    untried = task.check is not None and not any(report.right_tried for report in reports.values())
+    return DataReport(task.name, reports, tuple(overlap), (*task.notes, UNTRIED) if untried else task.notes)
 
 
 def _split(task: Task, questions: Sequence[Question], checked: Callable[[], object]) -> SplitReport:

@@ -49,7 +49,8 @@ def wilson(hits: int, trials: int) -> tuple[float, float]:
     share, spread = hits / trials, Z95 * Z95 / trials
     centre = (share + spread / 2) / (1 + spread)
     half = Z95 * math.sqrt(share * (1 - share) / trials + spread / (4 * trials)) / (1 + spread)
-    return centre - half, centre + half
+    low, high = min(centre - half, share), max(centre + half, share)  # rounding leaves the share of 0 or all outside
+    return max(0.0, low), min(1.0, high)
 
 
 def interval(

@@ -26,6 +26,9 @@ class FakeWandb:
         self.logged: list[dict[str, Any]] = []
         self.finished = 0
 
+    class Error(Exception):
+        """As its own is called."""
+
     def init(self, **given: Any) -> Any:
         self.begun.append(given)
         return SimpleNamespace(log=self.logged.append, finish=self.finish, define_metric=lambda *_, **__: None)
@@ -82,6 +85,15 @@ def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"run: pip install 'moot\[mlflow\]'"):
         check_names(["mlflow:project=mine"])
+
+
+def test_without_a_key_wandb_says_what_to_do(tmp_path: Path, wandb: FakeWandb, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(**_: Any) -> None:
+        raise FakeWandb.Error("No API key configured.")
+
+    monkeypatch.setattr(wandb, "init", refuse)
+    with pytest.raises(ConfigError, match=r"log wandb: No API key configured.*WANDB_MODE=offline"):
+        Loggers(["wandb"], tmp_path)
 
 
 def test_an_evaluation_brings_a_few_debates_as_a_table(tmp_path: Path, wandb: FakeWandb) -> None:

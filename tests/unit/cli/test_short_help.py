@@ -10,6 +10,7 @@ import pytest
 
 from moot.cli.main import _parse, main
 from moot.cli.short_help import SHORT
+from moot.cli.spelling import _REWARD
 from moot.errors import ConfigError
 from moot.settings.presets import ABOUT, PRESETS
 from moot.training.parts import about
@@ -103,6 +104,10 @@ def test_eval_knows_those_of_debates() -> None:
     ("typed", "says"),
     [
         ("--kl-beta 0.1", "--with kl_penalty:coef="),
+        ("--checks 8", "use --reward approval:checks=8"),
+        ("--vote_margin=0.3", "use --reward approval:vote_margin=0.5"),
+        ("--show answer", "use --reward approval:show=answer"),
+        ("--opponents 4", "use --reward pairs:opponents=4"),
         ("--epochs 3", "or in steps of --batch-size questions, as in --steps 32"),
         ("--steps 3 --num-train-datapoints 5", "leave one of them out"),
         ("--steps 0", "steps must be at least 1, got 0"),
@@ -110,9 +115,17 @@ def test_eval_knows_those_of_debates() -> None:
     ],
 )
 def test_the_rest_is_answered_with_what_to_write(typed: str, says: str) -> None:
-    with pytest.raises(ConfigError) as error:
-        _parse("train", typed.split())
-    assert says in str(error.value)
+    for command in ("train", "check"):
+        with pytest.raises(ConfigError) as error:
+            _parse(command, typed.split())
+        assert says in str(error.value)
+
+
+def test_what_belongs_to_a_reward_is_answered_with_something_that_works() -> None:
+    for option, example in _REWARD.items():
+        assert option.removeprefix("--").replace("-", "_") in example
+        assert _parse("train", ["--reward", example]).config.protocol.scoring.reward == example
+    assert _parse("eval", ["runs/a", "--opponents", "base"]).opponents == ("base",), "an evaluation has opponents"
 
 
 MINE = """

@@ -13,7 +13,7 @@ from moot.cli.data import show
 from moot.debate.types import Question
 from moot.tasks import Task, load
 from moot.tasks.answer_classes import Limited
-from moot.tasks.check import DataReport, check, gather
+from moot.tasks.check import UNTRIED, DataReport, check, gather
 
 HERE = Path(__file__).parent / "fixtures"
 
@@ -121,3 +121,14 @@ def test_an_answer_that_takes_the_grader_too_long() -> None:
     page = Console(file=StringIO(), width=120)
     show(report, page)
     assert "1 train: answers that took the grader too long:" in page.file.getvalue()  # type: ignore[attr-defined]
+
+
+def test_a_checker_of_which_no_right_answer_is_known_is_called_untried(tmp_path: Path) -> None:
+    (tmp_path / "no.py").write_text("def no(question, answer):\n    return False\n")
+    questions = tmp_path / "questions.jsonl"
+    questions.write_text('{"question": "Name an even number."}\n{"question": "Name an odd number."}\n')
+    report = checked(f"{questions}:grader={tmp_path}/no.py:no")
+    assert UNTRIED in report.notes, "it refuses everything, and nothing else would say so"
+    questions.write_text('{"question": "Name an even number.", "answer": "2"}\n')
+    report = checked(f"{questions}:grader={tmp_path}/no.py:no")
+    assert UNTRIED not in report.notes and not report.good

@@ -130,6 +130,12 @@ def test_wilson_is_scipys(hits: int, trials: int) -> None:
     assert wilson(hits, trials) == pytest.approx((theirs.low, theirs.high), abs=1e-12)
 
 
+def test_wilson_of_none_or_all_reaches_the_share_itself() -> None:
+    for trials in range(1, 100):
+        low, high = wilson(0, trials)[0], wilson(trials, trials)[1]
+        assert (low, high) == (0.0, 1.0), f"{trials} trials: a share outside its interval cannot be drawn"
+
+
 def test_the_cautious_interval_is_the_wider_on_each_side() -> None:
     nothing = cautious_interval([0.0] * 10, [1.0] * 10)
     assert nothing is not None and nothing.low == 0.0

@@ -1,5 +1,5 @@
-"""What a layer does between its products, in one kernel each, forward and backward. See steps.py for what they stand
-for.
+"""What a layer does between its products, in one kernel each, forward and backward. layer_ops.py says what they
+stand for.
 
 A program has a whole row, or a part of it where rows do not depend on themselves. Inside it everything is float32;
 results are rounded

@@ -2,9 +2,8 @@
 
 Sequences lie one after the other in micro-batches of a token budget, each attending to itself; only attention may be
 padded, and only on
-a GPU. What sequences have in common at their beginning is computed once (trees.py). Logits exist only for trained
-tokens, and only a chunk
-of them at a time.
+a GPU. What sequences have in common at their beginning is computed once (prefix_packing.py). Logits exist only for
+trained tokens, and only a chunk of them at a time.
 """
 
 from __future__ import annotations
