@@ -28,7 +28,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def engine(model: Path) -> Iterator[Any]:
     from moot.engine.local import LocalEngine
 
-    made = LocalEngine.create(str(model), device="cpu", dtype="fp32", lora_rank=2)
+    made = LocalEngine.create(str(model), device="cpu", dtype="fp32", lora_rank=2, lora_alpha=4)
     yield made
     asyncio.run(made.close())
 

@@ -116,7 +116,7 @@ def test_a_checkpoint_of_another_rank_is_named_in_one_line_and_an_older_one_used
 
     async def saved_and_loaded() -> tuple[int | None, list[str]]:
         ranks = {
-            step: LocalEngine.create(model, device="cpu", dtype="fp32", lora_rank=4 if step == 3 else 2)
+            step: LocalEngine.create(model, device="cpu", dtype="fp32", lora_rank=4 if step == 3 else 2, lora_alpha=4)
             for step in (2, 3)
         }
         for step, engine in ranks.items():

@@ -34,7 +34,7 @@ from moot.engine.protocol import (
 )
 from moot.engine.remote import probe
 from moot.engine.remote.calls import adam, await_server, fresh_name, gradient_norm, load, retry_uncertain, save_weights
-from moot.engine.remote.ledger import ReplayLog
+from moot.engine.remote.ledger import CLOSED, ReplayLog
 from moot.engine.remote.probe import Findings
 from moot.engine.remote.units import REDUCTIONS, Scaled, ScaledBatch, check_untempered, from_wire, to_wire
 from moot.engine.remote.wire import RetryTransport, pause
@@ -109,6 +109,8 @@ class RemoteEngine:
 
     def sibling(self, seed: int) -> RemoteEngine:
         """A session and a model of its own at the same server, which is not looked over again."""
+        if self._ledger.closed:
+            raise EngineError(CLOSED)
         link = self._link
         return RemoteEngine.create(
             link.model,
@@ -254,7 +256,7 @@ class RemoteEngine:
 
     def _check_alive(self, sampler: RemoteSampler) -> None:
         if self._ledger.closed:
-            raise EngineError("the remote engine is closed")
+            raise EngineError(CLOSED)
         if not self.findings.frozen_samplers and sampler.version not in (None, self._version):
             why = "this server keeps one set of weights a model, and they were trained since this sampler was made"
             raise EngineError(f"{why}; take a new snapshot")

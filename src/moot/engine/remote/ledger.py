@@ -31,6 +31,7 @@ Work = Callable[[Given], Coroutine[Any, Any, Any]]
 
 Send = Callable[[Any], Awaitable[Any]]
 """Takes the SDK's training client, makes the call at once and answers with what to wait for."""
+CLOSED = "the remote engine is closed"
 MOST_REPLAYS = 12
 """In a row, without a single call going through in between."""
 SAME_FAULT = 3
@@ -104,7 +105,7 @@ class ReplayLog:
             if self.client is not None:
                 await asyncio.wait_for(self._discard(self.client), self.timeout_s)
 
-        self._thread.close(farewell, "the remote engine is closed", "the remote engine was closed before this was done")
+        self._thread.close(farewell, CLOSED, "the remote engine was closed before this was done")
 
     # In the ledger's thread
 
