@@ -31,7 +31,10 @@ def test_help_says_what_it_shows_and_to_whom() -> None:
     ("arguments", "complaint"),
     [
         (["nowhere"], "nowhere: there is no such folder; name a run, a folder of runs, or --example"),
-        (["nowhere", "--example"], "--example shows the run that comes with moot and no other"),
+        (
+            ["nowhere", "--example"],
+            "--example shows the run that comes with moot and no other; leave it out, or the runs",
+        ),
         ([], "runs: there is no such folder; name a run, a folder of runs, or --example"),
         (["notes.txt"], "notes.txt is a file; name a run's folder, or a folder of runs"),
         ([".", "--port", "70000"], "port must be between 0 and 65535, got 70000; 8717 is usual"),

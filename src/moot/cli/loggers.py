@@ -88,8 +88,8 @@ class _Wandb:
                 reinit="create_new",
             )  # fmt: skip
         except self._api.Error as error:  # no key, no network, no such project
-            advice = "run wandb login, or set WANDB_MODE=offline"
-            raise ConfigError(f"log wandb: {one_line(str(error)).rstrip('.')}; {advice}") from None
+            why = one_line(str(error)).rstrip(".")
+            raise ConfigError(f"log wandb: {why}; run wandb login, or set WANDB_MODE=offline") from None
         # A run that went back to an older checkpoint logs steps again: its own count says where they belong.
         self._run.define_metric("step")
         self._run.define_metric("*", step_metric="step")
