@@ -94,7 +94,7 @@ async def planted(rendering: Rendering, rng: random.Random) -> list[Datum]:
         return Said("".join(text.format(c) for text, c in zip(Parts.SECTIONS, (solved, praised, vote), strict=True)))
 
     debate = await play(new_debate(), write)
-    sampled, _ = await dictated(debate, rendering)
+    sampled = await dictated(debate, rendering)
     return [
         datum
         for turns in debate.turns_by_agent()

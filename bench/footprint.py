@@ -52,13 +52,13 @@ def main() -> None:
     parser.add_argument("--gradient-checkpointing", action="store_true")
     args = parser.parse_args()
 
-    from moot.engine.local import LocalEngine, engine
+    from moot.engine.local import LocalEngine, shared
     from moot.engine.local.losses import find_loss
     from moot.engine.memory_estimate import GIB, Shape, pass_bytes
     from moot.engine.protocol import AdamParams, Datum
 
     SHAPES["few layers"] = {**SHAPES[args.shape], "num_hidden_layers": args.layers}
-    engine.load_model = lambda name, device, dtype: random_model(name, device, dtype)
+    shared.load_model = lambda name, device, dtype: random_model(name, device, dtype)
     made = LocalEngine.create(
         "few layers", device="cpu", dtype="bf16", max_cache_gib=0.1, token_budget=args.tokens,
         gradient_checkpointing=args.gradient_checkpointing,

@@ -59,7 +59,10 @@ def test_nothing_sticks_out_of_a_narrow_window(driver: Any, url: str, address: s
     resize(driver, 380, 800)
     driver.get(url + address)
     until(lambda: driver.find_elements("css selector", ".chart, tr[data-place], .turn, table.rescored"))
-    assert driver.execute_script("return document.documentElement.scrollWidth") <= 380
+    wide = driver.execute_script(
+        "return [...document.querySelectorAll('*')].filter(e => e.getBoundingClientRect().right > 381).map(e => e.tagName + '.' + e.className + '#' + e.textContent.slice(0, 40) + '@' + Math.round(e.getBoundingClientRect().right)).slice(0, 12)"
+    )
+    assert driver.execute_script("return document.documentElement.scrollWidth") <= 380, wide
 
 
 @pytest.mark.parametrize("colours", ["light", "dark"])

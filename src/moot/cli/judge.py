@@ -219,8 +219,10 @@ class JudgeCommand:
         measured = f"{counted(count, 'question')} with right and wrong answers"
         console.say(f"\n{measured}. Report: {out / 'report.json'}. Look at every verdict: moot view {out}", "green")
         watching.say_losses()
-        if told := options(rows):
-            console.say(f"Train with it: moot train --task {self.task} {told}")
+        if (told := options(rows)) and beats_a_coin(rows):
+            named = ((name, getattr(self, name)) for name in ("task", "model", "engine"))
+            own = " ".join(f"--{name} {value}" for name, value in named if value)
+            console.say(f"Train with it: moot train {own} {told}")
         return 0 if count else 1
 
 
@@ -239,7 +241,7 @@ def advice(rows: Sequence[TrialRow]) -> str:
     if best is None:
         return "Nothing could be measured: no question has both right and wrong answers. Ask more questions, or others."
     figures = f"pair accuracy {best.value:.2f}, 95% interval {best.low:.2f} to {best.high:.2f}"
-    if best.low <= 0.5:
+    if not beats_a_coin(rows):
         said = f"No way is clearly better than a coin; the best is {rows[0]} ({figures})."
         return f"{said} Ask more questions, or another judge."
     said = f"Use {rows[0]} ({figures})."
@@ -252,6 +254,12 @@ def advice(rows: Sequence[TrialRow]) -> str:
     if len(rows) > 1:
         said += f" The best of {len(rows)} looks better than it is: measure it again, alone, with another --seed."
     return said
+
+
+def beats_a_coin(rows: Sequence[TrialRow]) -> bool:
+    """Whether the best way surely does."""
+    best = rows[0].measures.pair_accuracy if rows else None
+    return best is not None and best.low > 0.5
 
 
 def options(rows: Sequence[TrialRow]) -> str:

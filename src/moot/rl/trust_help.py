@@ -15,7 +15,7 @@ class Meaning:
 PANEL: dict[str, Meaning] = {
     "trust/judge_accuracy": Meaning(
         "Of the votes between a right and a wrong answer, the share that prefer the right one. One half is guessing.",
-        "Below 0.6: a warm start (`--warm-questions 100 --with warm_start:wrong=sampled`), an outside judge "
+        "Below 0.6: a warm start (`--warm-questions 100` and `--with warm_start:wrong=sampled`), an outside judge "
         "(`--judge NAME`), or "
         "easier "
         "questions (`--task`).",
@@ -132,8 +132,8 @@ ALARMS: dict[str, Meaning] = {
     ),
     "alarm/random_noise": Meaning(
         "votes between right and wrong answers look like coin tosses, so training follows noise.",
-        "Use easier questions (`--task`) or a curriculum (`--with curriculum`), a warm start (`--warm-questions 100 "
-        "--with warm_start:wrong=sampled`), an outside judge asked twice (`--judge NAME --both-orders`), or "
+        "Use easier questions (`--task`) or a curriculum (`--with curriculum`), a warm start (`--warm-questions 100` "
+        "and `--with warm_start:wrong=sampled`), an outside judge asked twice (`--judge NAME --both-orders`), or "
         "`--reward-mix 0.3`.",
     ),
     "alarm/format_collapse": Meaning(

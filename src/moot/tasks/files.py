@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 from moot.errors import ConfigError
@@ -97,8 +97,14 @@ def _trusted(rows: list[tuple[str, Raw]], file: str, notes: list[str]) -> list[t
         notes.append(
             f"{left} of the {len(rows)} labels of {file} are not trusted and left out; trusted=no takes them too"
         )
-        logging.getLogger("moot").warning(notes[-1])
+        _warn_once(notes[-1])
     return kept
+
+
+@cache
+def _warn_once(text: str) -> None:
+    """A command reads its file several times, and its user once."""
+    logging.getLogger("moot").warning(text)
 
 
 def task(spec: Spec, seed: int = 0, held_out: int = 64) -> Task:

@@ -373,7 +373,7 @@ def test_a_run_is_paid_by_a_judge_on_the_server(tmp_path: Path) -> None:
 def test_a_run_over_a_bad_line_has_the_metrics_of_one_over_a_good_line_and_every_debate(
     whole_run: Run, tmp_path: Path
 ) -> None:
-    with engine_on(Server(Manners(vocabulary=258)), 0.2, seed=1) as engine:
+    with engine_on(Server(Manners(vocabulary=258)), 0.2, seed=4) as engine:
         faulty = run_of(engine, tmp_path / "run")
         assert 0 < max(row.get("engine/replays", 0) for row in faulty.metrics()) <= engine.statistics["replays"]
     assert told(whole_run) == told(faulty)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from moot.cli.judge import options
+from moot.cli.judge import beats_a_coin, options
 from moot.cli.main import main
 from moot.debate.checks import Check
 from moot.debate.play import Speak
@@ -106,8 +106,10 @@ def test_the_way_is_that_of_training() -> None:
     ],
 )
 def test_the_options_for_training_are_those_of_the_best_way(way: Way, checks: int, told: str) -> None:
-    measures = measure([Judged((True, False), (0.9, 0.1), (1, 1), False)])
-    assert options([TrialRow(way, checks, measures)]) == told
+    right, wrong = (Judged((True, False), scores, (1, 1), False) for scores in ((0.9, 0.1), (0.1, 0.9)))
+    assert options([TrialRow(way, checks, measure([right] * 20))]) == told
+    assert beats_a_coin([TrialRow(way, checks, measure([right] * 20))])
+    assert not beats_a_coin([TrialRow(way, checks, measure([right, wrong] * 10))])
     assert options([TrialRow(way, checks, measure([]))]) == "" == options([])
 
 

@@ -76,7 +76,7 @@ def test_the_bench_runs_without_a_gpu_and_writes_what_it_measured(tmp_path: Path
     assert recomputed["predicted_gib"] < results[6]["predicted_gib"]
     assert "tiny" in done.stdout.splitlines()[-1]
     # 9 answers to 2 questions of 20 tokens, and of an answer's four checks the first computes all but the last token's logits.
-    assert results[3]["answers"] == 9 and results[3]["prefilled_tokens"] < 9 * (20 + 6 + 64) + 4 * 9 * 20
+    assert results[4]["answers"] == 9 and results[4]["prefilled_tokens"] < 9 * (20 + 6 + 64) + 4 * 9 * 20
     assert "judging 9 answers x 4 checks" in done.stdout
 
 
