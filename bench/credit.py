@@ -131,7 +131,7 @@ async def debated(sampler: Sampler, rendering: Rendering, seed: str) -> tuple[De
     )
     voting = Voting(speaker)
     played = await play(new_debate(), voting, voting.watch)
-    sampled, _ = kept_turns(speaker, played)
+    sampled = kept_turns(speaker, played)
     return played, sampled, [rendering.tokenizer.decode(turn.tokens.tolist()) for turn in sampled]
 
 
