@@ -263,7 +263,7 @@ def defaults(arguments: list[str]) -> Train:
     _check_seeds(arguments)
     sources, _ = tyro.cli(_Sources, args=arguments, return_unknown_args=True, add_help=False)
     if sources.resume is not None:
-        if clash := next((each for each in ("preset", "protocol", "config") if getattr(sources, each)), None):
+        if clash := next((name for name in ("preset", "protocol", "config") if getattr(sources, name)), None):
             raise ConfigError(f"--resume continues with the settings of the run; leave --{clash} out")
         run = Run.open(sources.resume)
         config = config_of(run)
