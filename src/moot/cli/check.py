@@ -55,6 +55,7 @@ class Check:
     config_file: Annotated[Path | None, tyro.conf.arg(name="config", metavar="FILE", help_behavior_hint="")] = None
     """The same file as for `moot train`."""
     config: Annotated[TrainConfig, tyro.conf.OmitArgPrefixes] = field(default_factory=lambda: PRESETS["demo"])
+    """What agents read, where a run starts, its parts, and its evaluations."""
     questions: int = 25
     """Held-out questions, each answered once alone and debated once."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="")] = None
