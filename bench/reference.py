@@ -1,10 +1,11 @@
 """What a KL penalty costs a step: the reference's logprobs of the step's tokens, one sequence at a time and all at once.
 
     python bench/reference.py [--groups 4] [--answers 3] [--prompt 300] [--own 120] [--rounds 3]
+    python bench/reference.py --model qwen3-8b --groups 8 --answers 8 --prompt 512 --own 256 --cache-gib 20 --tolerance 0.02    a shape, on a GPU
 
 The sequences are a step's: the answers of a group share their prompt. "one at a time": each computed whole by a forward pass of its own, as a
 server does. "together": `compute_logprobs` of all, by a sampler that has seen none of them. "training": the forward and backward pass over the
-same sequences, for scale. The ways take turns in one process. Processor seconds are told beside the clock's: beside others' work only they compare.
+same sequences, for scale. The ways take turns in one process. On a CPU processor seconds are what is compared: beside others' work the clock tells nothing.
 """
 
 from __future__ import annotations
@@ -17,18 +18,19 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import numpy as np
+from gpu_measure import SHAPES, random_model
 
-from moot.engine.local import LocalEngine
+from moot.engine.local import LocalEngine, shared
 from moot.engine.protocol import Datum
 
 
-def step(args: argparse.Namespace) -> list[Datum]:
+def step(args: argparse.Namespace, vocabulary: int) -> list[Datum]:
     random = np.random.default_rng(args.seed)
     datums = []
     for _ in range(args.groups):
-        prompt = random.integers(0, 40_000, args.prompt)
+        prompt = random.integers(0, vocabulary, args.prompt)
         for _ in range(args.answers):
-            tokens = np.append(prompt, random.integers(0, 40_000, args.own)).astype(np.int32)
+            tokens = np.append(prompt, random.integers(0, vocabulary, args.own)).astype(np.int32)
             mask = np.zeros(len(tokens) - 1, np.float32)
             mask[args.prompt - 1 :] = 1
             datums.append(Datum(tokens[:-1], tokens[1:], 0 * mask, mask, mask))
@@ -36,8 +38,10 @@ def step(args: argparse.Namespace) -> list[Datum]:
 
 
 async def measure(args: argparse.Namespace) -> None:
+    if args.model in SHAPES:
+        shared.load_model = random_model
     engine = LocalEngine.create(args.model, device=args.device, max_cache_gib=args.cache_gib)
-    datums = step(args)
+    datums = step(args, min(40_000, engine._network.vocab_size))
     wholes = [np.append(datum.tokens, datum.targets[-1]) for datum in datums]
     found: dict[str, np.ndarray[Any, Any]] = {}
 
@@ -66,18 +70,20 @@ async def measure(args: argparse.Namespace) -> None:
     np.testing.assert_allclose(found["one at a time"], found["together"], rtol=args.tolerance)
     middle = {name: [statistics.median(part) for part in zip(*times, strict=True)] for name, times in spent.items()}
     print(f"{len(datums)} sequences of {args.prompt} and {args.own} tokens, {args.answers} share a beginning")
-    for name, (clock, processor) in middle.items():
-        print(
-            f"{name:<14} {clock:7.2f} s, {processor:7.2f} CPU seconds: {processor / middle['training'][1]:.2f} of training"
-        )
-    ratio = middle["one at a time"][1] / middle["together"][1]
+    which = 1 if engine._network.device.type == "cpu" else 0
+    for name, times in middle.items():
+        share = times[which] / middle["training"][which]
+        print(f"{name:<14} {times[0]:7.2f} s, {times[1]:7.2f} CPU seconds: {share:.2f} of training")
+    ratio = middle["one at a time"][which] / middle["together"][which]
     print(f"together is {ratio:.2f} times as fast as one at a time")
     await engine.close()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", default="smollm2-135m")
+    parser.add_argument(
+        "--model", default="smollm2-135m", help=f"or a folder, or with random weights {', '.join(SHAPES)}"
+    )
     parser.add_argument("--device", default="auto")
     parser.add_argument("--groups", type=int, default=4)
     parser.add_argument("--answers", type=int, default=3)

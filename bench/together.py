@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import hashlib
 import json
 import resource
 import statistics
@@ -86,7 +87,10 @@ def compare(args: argparse.Namespace) -> dict[str, Any]:
                 rate = (sum(run["sampled"] for run in told_of) - watch.sampled) / (end - watch.begun)
                 numbers = {"seconds": seconds, "tokens/s": rate, "CPU seconds": cpu, "GiB": watch.most / (1 << 30)}
                 measured[way].append({**numbers, "GPU GiB": watch.most_of_gpu / (1 << 30)})
-            runs += [{"way": way, "status": max(codes), **run} for run in told_of]
+            runs += [
+                {"way": way, "seed": seed, "status": max(codes), **run}
+                for seed, run in zip(seeds, told_of, strict=True)
+            ]
             print(
                 f"round {number}, {way}: "
                 + ", ".join(f"{what} {value:.4g}" for what, value in measured[way][-1].items())
@@ -95,8 +99,11 @@ def compare(args: argparse.Namespace) -> dict[str, Any]:
             )
     for what in measured[WAYS[0]][0]:
         one, several = (statistics.median(round_[what] for round_ in measured[way]) for way in WAYS)
-        if one:
-            print(f"{what}: {one:.4g} in one process, {several:.4g} in {args.runs}: {several / one:.2f} times")
+        if one and several:
+            ratio = one / several if what == "tokens/s" else several / one
+            print(f"{what}: {one:.4g} in one process, {several:.4g} in {args.runs}: {ratio:.2f} times")
+    same = sum(len({run["numbers"] for run in runs if run["seed"] == seed}) == 1 for seed in seeds)
+    print(f"{same} of {args.runs} runs have the same metrics every time, which --deterministic promises")
     return {"measured": measured, "runs": runs}
 
 
@@ -197,7 +204,15 @@ def told(folder: Path, seed: int, log: int | None = None) -> dict[str, Any]:
     found = [step["optim/kl_sample_train_v2"] for step in steps if "optim/kl_sample_train_v2" in step]
     last = [line for line in words.splitlines() if line.strip()][-1:]
     sampled = sum(step.get("tokens/sampled", 0.0) for step in steps)
-    return {"steps": len(found), "sampled": sampled, "kl": max(found, default=None), "last": "".join(last)[:200]}
+    numbers = [{name: value for name, value in step.items() if not name.startswith("time/")} for step in steps]
+    digest = hashlib.sha256(json.dumps(numbers).encode()).hexdigest()[:16]
+    return {
+        "numbers": digest,
+        "steps": len(found),
+        "sampled": sampled,
+        "kl": max(found, default=None),
+        "last": "".join(last)[:200],
+    }
 
 
 def rows(folder: Path, seed: int) -> list[dict[str, Any]]:

@@ -95,7 +95,9 @@ def main() -> None:
     parser.add_argument(
         "--modes", nargs="+", default=plan.modes.split(), help="of every evaluation; vote makes the line of an arm"
     )
-    parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
+    parser.add_argument(
+        "--jobs", type=int, default=1, help="runs at a time; they train in one process, on one copy of the model"
+    )
     parser.add_argument(
         "--best", action="store_true", help="evaluate each run's best checkpoint by its own evaluations, not its last"
     )
@@ -115,7 +117,7 @@ def main() -> None:
     }
     keep_settings(args.out, {**given, "modes": args.modes, "others": others})
     before, after = "warm" if plan.warm else "start", "as-is" if args.as_is else "best" if args.best else "final"
-    began, unfinished, lock = time.time(), set[Path](), threading.Lock()
+    began, unfinished, trained, lock = time.time(), set[Path](), set[Path](), threading.Lock()
 
     def say(text: str) -> None:
         with lock:
@@ -133,9 +135,19 @@ def main() -> None:
         return done
 
     def train(run: Path, own: list[str]) -> bool:
-        if args.as_is or evaluated(run, after):
+        if args.as_is or run in trained or evaluated(run, after):
             return (run / "run.json").exists()
         return do("training", run, ["train", *settings, *own, *others, "--run", str(run)])
+
+    def train_together(asked: list[tuple[Path, list[str]]]) -> None:
+        """What does not end well here is begun or continued by itself, which tells why."""
+        left = [(run, own) for run, own in asked if not evaluated(run, after)]
+        if args.as_is or len(left) < 2:
+            return
+        say(f"training together: {', '.join(run.name for run, _ in left)}")
+        beside = [word for run, own in left for word in ("--", *own, *others, "--run", str(run))]
+        if moot(["train", *settings, *beside], args.out / "logs" / "together.log"):
+            trained.update(run for run, _ in left)
 
     def evaluate(run: Path, name: str, step: str = "") -> None:
         common = ["--questions", str(args.questions), "--device", args.device]
@@ -156,26 +168,38 @@ def main() -> None:
             if evaluated(source, name + end) and not evaluated(run, as_name + end):
                 shutil.copytree(source / "evals" / (name + end), run / "evals" / (as_name + end), dirs_exist_ok=True)
 
-    def warm(kind: str, seed: int) -> None:
+    def warm(kind: str, seed: int) -> list[str]:
+        return [*plan.warm[kind].split(), "--seed", str(seed), "--num-train-datapoints", "0"]
+
+    def after_warm(kind: str, seed: int) -> None:
         run = place(kind, seed)
-        if train(run, [*plan.warm[kind].split(), "--seed", str(seed), "--num-train-datapoints", "0"]):
+        if train(run, warm(kind, seed)):
             evaluate(run, after)
             if run == first:
                 evaluate(run, "base", "0")  # before training every run is the same model
 
-    def arm(name: str, seed: int) -> None:
+    def arm(name: str, seed: int) -> list[str]:
         kind, own = plan.arm(name)
-        run = place(name, seed)
         started = [*(["--from", str(place(kind, seed))] if kind else []), "--warm-questions", "0"]
         budget = ["--max-sampled-tokens", str(args.tokens), "--num-train-datapoints", "1000000"]
-        if train(run, [*own, "--seed", str(seed), "--learning-rate", args.learning_rate, *started, *budget]):
+        return [*own, "--seed", str(seed), "--learning-rate", args.learning_rate, *started, *budget]
+
+    def after_arm(name: str, seed: int) -> None:
+        kind, run = plan.arm(name)[0], place(name, seed)
+        if train(run, arm(name, seed)):
             evaluate(run, after, "best" if args.best else "")
             if kind:
                 lend(place(kind, seed), run, after, before)
 
-    def all_of(action: Callable[[str, int], None], names: Iterable[str]) -> None:
-        with ThreadPoolExecutor(args.jobs) as pool:
-            list(pool.map(lambda item: action(*item), [(name, seed) for name in names for seed in args.seeds]))
+    def all_of(
+        options: Callable[[str, int], list[str]], then: Callable[[str, int], None], names: Iterable[str]
+    ) -> None:
+        every = [(name, seed) for name in names for seed in args.seeds]
+        for number in range(0, len(every), args.jobs):
+            some = every[number : number + args.jobs]
+            train_together([(place(*item), options(*item)) for item in some])
+            with ThreadPoolExecutor(args.jobs) as pool:
+                list(pool.map(lambda item: then(*item), some))
 
     def place(name: str, seed: int) -> Path:
         return args.out / f"{name}-seed{seed}"
@@ -199,10 +223,10 @@ def main() -> None:
 
     kinds = [kind for kind in plan.warm if not args.arms or kind in {plan.arm(name)[0] for name in args.arms}]
     first = place(kinds[0] if kinds else args.arms[0], args.seeds[0])
-    all_of(warm, kinds)
+    all_of(warm, after_warm, kinds)
     for run in finished(kinds):
         lend(first, run, "base", "base")
-    all_of(arm, args.arms)
+    all_of(arm, after_arm, args.arms)
     if not kinds and (ends := finished(args.arms)):
         has_start = next(iter(finished(args.arms, [after, before])), ends[0])
         evaluate(has_start, before, "0")

@@ -119,6 +119,42 @@ def test_several_seeds_are_several_runs(tmp_path: Path) -> None:
     assert [config(tmp_path / f"runs/demo-arithmetic-seed{seed}")["seed"] for seed in (0, 1)] == [0, 1]
 
 
+def test_runs_beside_each_other_have_options_of_their_own(tmp_path: Path) -> None:
+    """As if each had been started alone; what is said before the first mark is said of all."""
+    beside = ["--", "--run", "votes", "--", "--reward", "win_rate", "--run", "wins", "--seeds", "0", "1"]
+    done = train(tmp_path, *SMALL, *beside)
+    assert done.returncode == 0, done.stdout + done.stderr
+    runs = {"votes": [], "wins-seed0": ["--reward", "win_rate"], "wins-seed1": ["--reward", "win_rate", "--seed", "1"]}
+    for name, own in runs.items():
+        assert train(tmp_path, *SMALL, *own, "--run", "alone/" + name).returncode == 0
+        assert config(tmp_path / name) == config(tmp_path / "alone" / name)
+        assert numbers(tmp_path / name) == numbers(tmp_path / "alone" / name)
+    again = train(tmp_path, *SMALL, *beside)
+    assert again.returncode == 0 and again.stdout.count("This run is finished") == 3
+
+
+@pytest.mark.parametrize(
+    ("beside", "says"),
+    [
+        (
+            ["--run", "a", "--", "--reward", "truth", "--", "--reward", "majority"],
+            "two of the runs are in a; name a --run after each --",
+        ),
+        (
+            ["--", "--run", "a", "--restart", "--", "--run", "b"],
+            "--restart holds for all runs; say it before the first --",
+        ),
+        (["--", "--run", "a", "--", "--reward", "nope", "--run", "b"], "nope"),
+    ],
+)
+def test_what_is_wrong_with_one_is_said_before_any_begins_and_names_it(
+    tmp_path: Path, beside: list[str], says: str
+) -> None:
+    done = train(tmp_path, *SMALL, *beside)
+    assert done.returncode == 2 and says in " ".join(done.stderr.split()), done.stderr
+    assert not [*tmp_path.glob("*/metrics.jsonl")]
+
+
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_seeds_that_were_ended_together_continue_together(tmp_path: Path, number: signal.Signals) -> None:
     """The same command again; each then has the numbers of a run that nobody ended."""

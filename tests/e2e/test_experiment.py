@@ -43,6 +43,8 @@ def test_arms_start_from_one_warm_start_and_are_compared_with_it(tmp_path: Path)
     out = tmp_path / "experiment"
     done = experiment(out, "--tokens", "20000", "--arms", "peers", "truth")
     assert done.returncode == 0, done.stdout + done.stderr
+    assert "training together: peers-seed0, truth-seed0\n" in done.stdout, "in one process"
+    assert "peers-seed0: training" not in done.stdout
     for name, groups in (("warm-start", ["warm"]), ("self-play", ["peers", "truth"]), ("arms", ["peers", "truth"])):
         told = json.loads((out / "tables" / name / "compare.json").read_text())
         assert [group["label"] for group in told["groups"]] == groups

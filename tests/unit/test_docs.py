@@ -27,7 +27,7 @@ import markdown
 import pytest
 
 import moot
-from moot.cli.main import COMMANDS, _parse, main
+from moot.cli.main import COMMANDS, main, understood
 from moot.debate.protocols import PRESETS as PROTOCOLS
 from moot.debate.rewards import REWARDS
 from moot.debate.rules import Rules
@@ -264,7 +264,7 @@ def test_every_command_line_in_the_docs_is_understood(
                 continue
             seen += 1
             try:
-                _parse(found[1], shlex.split(found[2]))
+                understood(found[1], shlex.split(found[2]))
             except (Exception, SystemExit) as error:
                 wrong.append(f"{html.name}: {line.strip()}: {error}")
     assert not wrong

@@ -8,6 +8,7 @@ import io
 import os
 import re
 import sys
+from itertools import groupby
 from types import ModuleType
 from typing import Any, NoReturn
 
@@ -98,14 +99,23 @@ def _run(arguments: list[str]) -> int:
             print(f"moot {__version__}")
             return 0
         case [name, *rest] if name in COMMANDS:
-            command = _parse(name, rest)
-            return int(command.run())
+            first, *beside = understood(name, rest)
+            return int(first.run(beside) if beside else first.run())
         case [name, *_]:
             from moot.debate.typed_fields import near
 
             others = f"; there are {', '.join(COMMANDS)}"
             raise ConfigError(f"there is no command {name!r}{near(name, COMMANDS) or others} (moot --help)")
     raise AssertionError("every list of arguments is one of the above")
+
+
+def understood(name: str, arguments: list[str]) -> list[Any]:
+    """The command, or one for each of several runs of `moot train`: the options of each follow a `--`, after those
+    that all have."""
+    if name != "train" or "--" not in arguments:
+        return [_parse(name, arguments)]
+    common, *own = ([*part] for is_mark, part in groupby(["", *arguments], "--".__eq__) if not is_mark)
+    return [_parse(name, [*common[1:], *options]) for options in own or [[]]]
 
 
 def load(name: str) -> tuple[ModuleType, Any]:

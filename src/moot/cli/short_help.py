@@ -38,6 +38,10 @@ SHORT = {
                 "Your own questions, a folder or hub id as the model:",
                 "moot train --preset majority --task questions.jsonl --model FOLDER --run runs/mine",
             ),
+            (
+                "Two rewards at once, on one copy of the model:",
+                "moot train --preset majority -- --run runs/one -- --reward truth --run runs/two",
+            ),
         ),
         f"{_SIZE} batch-size num-train-datapoints learning-rate temperature max-tokens run seed with",
         presets=True,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -73,28 +73,9 @@ class Train:
     """Where to log besides metrics.jsonl: tensorboard, wandb, trackio, mlflow; with settings as in
     wandb:project=mine,run=abc. A run that continues is the same run there."""
 
-    def run(self) -> int:
-        if self.restart and self.checkpoint is not None:
-            raise ConfigError("--restart begins at step 0, and --checkpoint continues; leave one of them out")
-        if self.seeds and self.resume is not None:
-            raise ConfigError("seeds are for new runs; continue each run by itself with --resume RUN")
-        check_names(self.log)
-        console = Terminal()
-        say_trusted(self.trust_run, self.resume or self.config_file, trained_names(self.config))
-        plan, status = [], 0
-        for run in self._by_seed():
-            config, run_path = run._settings(console)
-            ended = run._without_training(config, run_path, console)
-            if ended is None:
-                plan.append((config, run_path))
-            else:
-                status = max(status, ended)
-        if not plan:
-            return status
-        for warning in dict.fromkeys(judge_warning(c.protocol.scoring, c.debate.num_agents) for c, _ in plan):
-            if warning:
-                console.note(warning)
-        return max(status, self._train(prepare_together(plan, console.busy, self.restart), console))
+    def run(self, beside: Sequence[Train] = ()) -> int:
+        """Also what is asked for beside it, all at once; runs with the same settings of the model share it."""
+        return _train_all([self, *beside])
 
     def _by_seed(self) -> list[Train]:
         base = self.run_dir or Path("runs") / f"{self.preset}-{_folder(self.config.debate.task)}"
@@ -128,42 +109,6 @@ class Train:
         console.say(f"This run is finished: {config.total_steps} steps. Make it longer with: {longer}", "green")
         return summary(Run.open(run_path), config, console)
 
-    def _train(self, setups: list[Setup], console: Terminal) -> int:
-        """All at once. What ends one of several early is told when it happens, and again at the end."""
-        from moot.cli.console import Bars
-        from moot.cli.progress import RunProgress, summary
-
-        several = len(setups) > 1
-        for setup in setups:
-            console.say(f"Run: {setup.run.path}")
-        for note in dict.fromkeys(note for setup in setups for note in _engine_notes(setup)):
-            console.note(note)
-        with ExitStack() as stack:
-            bars, watched = Bars(console), []
-            for setup in setups:
-                loggers = Loggers(self.log, setup.run.path, setup.config.as_dict())
-                stack.callback(loggers.close)
-                name = setup.run.path.name if several else ""
-                watcher = stack.enter_context(RunProgress(console, bars, loggers, setup.config, name))
-                watched.append(replace(setup, watcher=watcher))
-            everywhere = "the same command" if several else _continuing(setups[0])
-            with kept(f"Nothing that was finished is lost. Continue with {everywhere}", setups[0].run.path), bars:
-                errors = interruptible(carry_out_together(watched, self.checkpoint, console.busy))
-        status = 0
-        for setup, error in sorted(zip(setups, errors, strict=True), key=lambda ended: ended[1] is not None):
-            try:
-                with kept(f"Nothing that was finished is lost. Continue with {_continuing(setup)}", setup.run.path):
-                    if error is not None:
-                        raise error
-            except Ended as end:
-                if not several:
-                    raise
-                complain(f"{setup.run.path}: {end}")
-                status = end.status
-            else:
-                status = max(status, summary(setup.run, setup.config, console))
-        return status
-
     def _settings(self, console: Terminal) -> tuple[TrainConfig, Path]:
         if self.resume is not None:
             if self.run_dir is not None:
@@ -182,6 +127,75 @@ class Train:
             return self.config, path
         check_folder(path, self.config, f"name another --run, or continue with: moot train --resume {path}")
         return self.config, path
+
+
+def _train_all(asked: list[Train]) -> int:
+    for train in asked:
+        if train.restart and train.checkpoint is not None:
+            raise ConfigError("--restart begins at step 0, and --checkpoint continues; leave one of them out")
+        if train.seeds and train.resume is not None:
+            raise ConfigError("seeds are for new runs; continue each run by itself with --resume RUN")
+        check_names(train.log)
+        for name in ("restart", "checkpoint", "log", "dry_run"):
+            if getattr(train, name) != getattr(asked[0], name):
+                raise ConfigError(f"--{name.replace('_', '-')} holds for all runs; say it before the first --")
+    console = Terminal()
+    plan: list[tuple[TrainConfig, Path]] = []
+    status = 0
+    for train in asked:
+        say_trusted(train.trust_run, train.resume or train.config_file, trained_names(train.config))
+        for run in train._by_seed():
+            config, run_path = run._settings(console)
+            if run_path in (path for _, path in plan):
+                raise ConfigError(f"two of the runs are in {run_path}; name a --run after each --")
+            ended = run._without_training(config, run_path, console)
+            if ended is None:
+                plan.append((config, run_path))
+            else:
+                status = max(status, ended)
+    if not plan:
+        return status
+    for warning in dict.fromkeys(judge_warning(c.protocol.scoring, c.debate.num_agents) for c, _ in plan):
+        if warning:
+            console.note(warning)
+    return max(status, _train(asked[0], prepare_together(plan, console.busy, asked[0].restart), console))
+
+
+def _train(asked: Train, setups: list[Setup], console: Terminal) -> int:
+    """All at once. What ends one of several early is told when it happens, and again at the end."""
+    from moot.cli.console import Bars
+    from moot.cli.progress import RunProgress, summary
+
+    several = len(setups) > 1
+    for setup in setups:
+        console.say(f"Run: {setup.run.path}")
+    for note in dict.fromkeys(note for setup in setups for note in _engine_notes(setup)):
+        console.note(note)
+    with ExitStack() as stack:
+        bars, watched = Bars(console), []
+        for setup in setups:
+            loggers = Loggers(asked.log, setup.run.path, setup.config.as_dict())
+            stack.callback(loggers.close)
+            name = setup.run.path.name if several else ""
+            watcher = stack.enter_context(RunProgress(console, bars, loggers, setup.config, name))
+            watched.append(replace(setup, watcher=watcher))
+        everywhere = "the same command" if several else _continuing(setups[0])
+        with kept(f"Nothing that was finished is lost. Continue with {everywhere}", setups[0].run.path), bars:
+            errors = interruptible(carry_out_together(watched, asked.checkpoint, console.busy))
+    status = 0
+    for setup, error in sorted(zip(setups, errors, strict=True), key=lambda ended: ended[1] is not None):
+        try:
+            with kept(f"Nothing that was finished is lost. Continue with {_continuing(setup)}", setup.run.path):
+                if error is not None:
+                    raise error
+        except Ended as end:
+            if not several:
+                raise
+            complain(f"{setup.run.path}: {end}")
+            status = end.status
+        else:
+            status = max(status, summary(setup.run, setup.config, console))
+    return status
 
 
 def _continuing(setup: Setup) -> str:

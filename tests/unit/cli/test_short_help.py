@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from moot.cli.main import _parse, main
+from moot.cli.main import _parse, main, understood
 from moot.cli.short_help import SHORT
 from moot.cli.spelling import _REWARD
 from moot.errors import ConfigError
@@ -60,7 +60,7 @@ def examples() -> list[str]:
 @pytest.mark.parametrize("line", examples())
 def test_every_example_is_understood(line: str) -> None:
     _, command, *options = shlex.split(line)
-    _parse(command, options)
+    understood(command, options)
 
 
 def test_the_measured_result_is_an_example_with_its_settings() -> None:
