@@ -119,7 +119,7 @@ def test_what_cannot_be_paid_is_refused() -> None:
         ("approval:checks=0", "checks must be at least 1, got 0"),
         ("approval:vote_margin=2", "vote_margin must be between 0 and 1, got 2.0"),
         ("pairs:show=all", "show must be solution or answer, got 'all'"),
-        ("truth:checks=2", "reward truth has no settings"),
+        ("majority:checks=2", "reward majority has no settings"),
     ],
 )
 def test_settings_of_a_reward_that_are_wrong_are_told(reward: str, why: str) -> None:

@@ -174,7 +174,7 @@ def _target_alone(right: Made, rng: random.Random) -> Attempt:
 WRONG = (_other_value, _other_value, _other_target, _missing_number, _used_twice, _target_alone, *[_wrong_number] * 4)
 """How answers go wrong. Many use a number that was not given, as a policy that is paid by votes comes to do: the value
 is right then, and a judge that only calculates approves it."""
-SIGNS = ({}, {"*": "\\times", "/": "\\div"}, {"*": "×", "/": "÷"})
+SIGNS: tuple[dict[str, str], ...] = ({}, {"*": "\\times", "/": "\\div"}, {"*": "×", "/": "÷"})
 """How models write the same."""
 
 
