@@ -99,7 +99,7 @@ class JudgeFilter(Part):
         params = SamplingParams(config.debate.evaluation_tokens, config.protocol.rules.temperature)
         seeds = [turn_seed(config.seed, "filter", seed, number) for number in range(self.settings.checks)]
         try:
-            checks = await asyncio.gather(*(judge.check(asked, replace(params, seed=each)) for each in seeds))
+            checks = await asyncio.gather(*(judge.check(asked, replace(params, seed=own)) for own in seeds))
         except EngineError:  # nobody knows, so nobody is paid
             return False, 0
         score = approval([check.value for check in checks])
