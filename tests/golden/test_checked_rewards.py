@@ -149,7 +149,7 @@ def test_what_cannot_be_paid_is_refused() -> None:
         ("approval:checks=0", "checks must be at least 1, got 0"),
         ("approval:vote_margin=2", "vote_margin must be between 0 and 1, got 2.0"),
         ("pairs:show=all", "show must be solution or answer, got 'all'"),
-        ("truth:checks=2", "reward truth has no settings"),
+        ("majority:checks=2", "reward majority has no settings"),
         ("weighted_majority:j=1", "j must be above -1 and below 1, got 1.0; moot judge measures it"),
         ("weighted_majority:checks=0", "checks must be at least 1, got 0"),
     ],
