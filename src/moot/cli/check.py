@@ -115,6 +115,9 @@ class Check:
         asked = self.config.protocol.scoring
         silent = {"judge"} if judges else set()
         silent |= {"comparisons"} if asked.rule.checked or not asked.agents_count else set()
+        # A reward that is not made of votes, over turns of which none could vote.
+        if not asked.rule.from_votes and any(each.check.metric == "comparisons" and not each.counted for each in checks):
+            silent |= {"comparisons", "judge"}
         checks = [*(each for each in checks if each.check.metric not in silent), *judges]
         results = [*checks, *contract]
         failed = any(each.verdict == "fail" for each in results)
