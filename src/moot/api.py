@@ -69,7 +69,7 @@ async def play_async(
     seats = [speaker] * num_agents if callable(speaker) else list(speaker)
     if len(seats) != num_agents:
         raise ConfigError(f"speaker must be one function or one per seat, got {len(seats)} for {num_agents} agents")
-    speakers = [_speaking(each) for each in seats]
+    speakers = [_speaking(seat) for seat in seats]
 
     async def speak(observation: Observation) -> Said:
         return await speakers[observation.agent](observation)
@@ -101,12 +101,12 @@ def score(
     your own. `equal` tells whether two answers are the same, where the right one is known.
     """
     given: Iterable[Any] = [debate] if isinstance(debate, Debate | PlayedDebate) else debate
-    batch = [each if isinstance(each, PlayedDebate) else PlayedDebate(each) for each in given]
+    batch = [item if isinstance(item, PlayedDebate) else PlayedDebate(item) for item in given]
     paid = _reward(protocol.scoring.reward if reward is None else reward)
     scoring = replace(protocol.scoring, reward=paid.name)
-    if lost := next((each for each in batch if each.error is not None), None):
+    if lost := next((played for played in batch if played.error is not None), None):
         raise ConfigError(f"a debate that the engine lost cannot be scored ({lost.error}); leave it out")
-    scored = [each.scored(scoring, grade(each.debate, equal), paid) for each in batch]
+    scored = [played.scored(scoring, grade(played.debate, equal), paid) for played in batch]
     taught = with_advantages(scored, find_estimator(scoring)) if scored else []
     return taught[0] if isinstance(debate, Debate | PlayedDebate) else taught
 
@@ -119,16 +119,16 @@ def datums(played: PlayedDebate | Iterable[PlayedDebate], tokenizer: Any = None)
     """
     made: list[Datum] = []
     rendering = None
-    for each in [played] if isinstance(played, PlayedDebate) else played:
-        if each.advantages is None:
+    for spoken in [played] if isinstance(played, PlayedDebate) else played:
+        if spoken.advantages is None:
             raise ConfigError("datums need advantages; score the debate first")
-        sampled = each.sampled
+        sampled = spoken.sampled
         if not any(len(turn.tokens) for turn in sampled):
             if tokenizer is None:
                 raise ConfigError("this debate has texts and no tokens; name a tokenizer to encode them")
             rendering = rendering or Rendering(tokenizer)
-            sampled = run(dictated(each.debate, rendering))
-        made += datums_of(each.debate, sampled, each.advantages)
+            sampled = run(dictated(spoken.debate, rendering))
+        made += datums_of(spoken.debate, sampled, spoken.advantages)
     return made
 
 

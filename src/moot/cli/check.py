@@ -55,6 +55,7 @@ class Check:
     config_file: Annotated[Path | None, tyro.conf.arg(name="config", metavar="FILE", help_behavior_hint="")] = None
     """The same file as for `moot train`."""
     config: Annotated[TrainConfig, tyro.conf.OmitArgPrefixes] = field(default_factory=lambda: PRESETS["demo"])
+    """What agents read, where a run starts, its parts, and its evaluations."""
     questions: int = 25
     """Held-out questions, each answered once alone and debated once."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="")] = None
@@ -116,30 +117,35 @@ class Check:
         silent = {"judge"} if judges else set()
         silent |= {"comparisons"} if asked.rule.checked or not asked.agents_count else set()
         # A reward that is not made of votes, over turns of which none could vote.
-        if not asked.rule.from_votes and any(each.check.metric == "comparisons" and not each.counted for each in checks):
-            silent |= {"comparisons", "judge"}
-        checks = [*(each for each in checks if each.check.metric not in silent), *judges]
+        uncounted = {finding.check.metric for finding in checks if not finding.counted}
+        silent |= {"comparisons", "judge"} if not asked.rule.from_votes and "comparisons" in uncounted else set()
+        checks = [*(finding for finding in checks if finding.check.metric not in silent), *judges]
         results = [*checks, *contract]
-        failed = any(each.verdict == "fail" for each in results)
+        failed = any(finding.verdict == "fail" for finding in results)
         if self.json:
-            told = {"checks": [each.as_dict() for each in checks], "contract": [each.as_dict() for each in contract]}
+            told = {
+                "checks": [finding.as_dict() for finding in checks],
+                "contract": [finding.as_dict() for finding in contract],
+            }
             print(json.dumps({"questions": report.rows[0].questions, "failed": failed, **told}))
             return int(failed)
         for heading, part in (("check", checks), ("what the debate's form costs", contract)):
             table = rich_table([heading, "measured", "95% interval", "needed", "verdict"], [])
-            for each in part:
+            for finding in part:
                 name = (
-                    each.check.name
-                    if each.check.metric != "pass@k"
-                    else f"{each.check.name} (pass@{report.settings['num_agents']})"
+                    finding.check.name
+                    if finding.check.metric != "pass@k"
+                    else f"{finding.check.name} (pass@{report.settings['num_agents']})"
                 )
-                needed = f"> {_number(each, each.check.above)}"
-                table.add_row(name, *_measured(each), needed, Text(SAYS[each.verdict], style=_STYLES[each.verdict]))
+                needed = f"> {_number(finding, finding.check.above)}"
+                table.add_row(
+                    name, *_measured(finding), needed, Text(SAYS[finding.verdict], style=_STYLES[finding.verdict])
+                )
             console.print()
             console.print(table)
-        for each in results:
-            if each.verdict != "pass":
-                console.print(Text.assemble(("\n" + each.check.name, "bold"), ": ", _words(each)))
+        for finding in results:
+            if finding.verdict != "pass":
+                console.print(Text.assemble(("\n" + finding.check.name, "bold"), ": ", _words(finding)))
         count = report.rows[0].questions
         console.say(f"\n{counted(count, 'question')}. Answers and debates: {out / 'answers.jsonl'}", "green")
         watching.say_losses()
@@ -152,31 +158,32 @@ def _names(config: TrainConfig) -> dict[str, str]:
     return played_names(config) | ({"judge": judge} if is_endpoint(judge) else {})
 
 
-def _number(each: Finding, value: float) -> str:
-    return f"{100 * value:+.0f} points" if each.check.minus else f"{value:.0%}"
+def _number(finding: Finding, value: float) -> str:
+    return f"{100 * value:+.0f} points" if finding.check.minus else f"{value:.0%}"
 
 
-def _measured(each: Finding) -> tuple[str, str]:
-    if each.measured is None:
+def _measured(finding: Finding) -> tuple[str, str]:
+    if finding.measured is None:
         return "–", "–"
-    low, high = (_number(each, end).removesuffix(" points") for end in (each.measured.low, each.measured.high))
-    return _number(each, each.measured.value), "–" if each.measured.low == each.measured.high else f"{low} to {high}"
+    low, high = (_number(finding, end).removesuffix(" points") for end in (finding.measured.low, finding.measured.high))
+    return _number(
+        finding, finding.measured.value
+    ), "–" if finding.measured.low == finding.measured.high else f"{low} to {high}"
 
 
-def _words(each: Finding) -> str:
-    note = f"{each.note[0].upper()}{each.note[1:]}. " if each.note else ""
-    if each.verdict == "fail":
-        return f"{note}{each.check.remedy}"
-    if each.measured is None:
+def _words(finding: Finding) -> str:
+    note = f"{finding.note[0].upper()}{finding.note[1:]}. " if finding.note else ""
+    if finding.verdict == "fail":
+        return f"{note}{finding.check.remedy}"
+    if finding.measured is None:
         return f"{note}Nothing could be measured; look at the other checks first."
     more = (
-        f"about {each.enough} questions (--questions) would tell"
-        if each.enough
+        f"about {finding.enough} questions (--questions) would tell"
+        if finding.enough
         else "the value lies at the limit itself"
     )
-    return (
-        f"{note}The interval has {_number(each, each.check.above)} inside it; {more}. If it fails: {each.check.remedy}"
-    )
+    limit, remedy = _number(finding, finding.check.above), finding.check.remedy
+    return f"{note}The interval has {limit} inside it; {more}. If it fails: {remedy}"
 
 
 respelled = train.respelled

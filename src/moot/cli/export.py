@@ -147,8 +147,8 @@ def _merge(*arguments: Any, **options: Any) -> Any:
 
 
 def _report(job: Exporting, console: Terminal) -> None:
-    for each in job.damaged[:10]:
-        print(f"step {each.step}, line {each.line}: {one_line(each.reason, 200)}", file=sys.stderr)
+    for damage in job.damaged[:10]:
+        print(f"step {damage.step}, line {damage.line}: {one_line(damage.reason, 200)}", file=sys.stderr)
     if job.written:
         console.say("Written:", "bold")
     for path, about in job.written:

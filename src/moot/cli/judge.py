@@ -25,6 +25,7 @@ from moot.evaluate.table import rich_table
 from moot.judges.asking import judge_of
 from moot.players.find import Players, policy_config
 from moot.runs import PlayedDebate, Run, write_atomically
+from moot.settings.limits import Ge, check_limits
 from moot.tasks import load as load_task
 from moot.tasks.task import Task
 from moot.tools.evaluate import answers_folder
@@ -78,22 +79,22 @@ class JudgeCommand:
     """What is shown of an answer: the whole solution, or the final answer alone."""
     prompts: tuple[str, ...] = ("default",)
     """Files with the texts that judges read, each a way of its own; default is the table judges of moot prompts."""
-    questions: int = 100
+    questions: Annotated[int, Ge(1)] = 100
     """How many held-out questions."""
-    k: int = 8
+    k: Annotated[int, Ge(1)] = 8
     """Answers per question."""
     answers: _File = None
     """Answers from this file: a line per question, {"question": …, "answer": the right one, "answers": [texts]}. Or
     from a run's folder: the answers of its debates."""
-    opponents: int = 2
+    opponents: Annotated[int, Ge(1)] = 2
     """How many other answers each answer meets on the ballot pairs."""
     seed: int = 0
     """Chooses the questions and every sample."""
     temperature: float = 1.0
     """Of answers and of the judges' thinking."""
-    max_tokens: int = 512
+    max_tokens: Annotated[int, Ge(1)] = 512
     """Longest answer."""
-    evaluation_tokens: int = 256
+    evaluation_tokens: Annotated[int, Ge(1)] = 256
     """Longest thinking of a judge."""
     engine: _Str = None
     """What runs the model; local if not given. openai is a chat server."""
@@ -105,7 +106,7 @@ class JudgeCommand:
     """auto, fp32 or bf16."""
     renderer: _Str = None
     """The chat format; auto looks it up by the model's id."""
-    concurrency: int = 256
+    concurrency: Annotated[int, Ge(1)] = 256
     """Most answers and verdicts in the making at once."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="")] = None
     """Folder for answers, verdicts and the report; judges/MODEL-TASK if not given."""
@@ -134,9 +135,7 @@ class JudgeCommand:
         return self._show(rows, out, watching, console)
 
     def _check(self) -> None:
-        for name in ("questions", "k", "opponents", "max_tokens", "evaluation_tokens", "concurrency"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}")
+        check_limits(self)
         if not self.checks or min(self.checks) < 1:
             raise ConfigError(f"checks must be numbers from 1 up, got {' '.join(map(str, self.checks)) or 'none'}")
         for name in ("judges", "ballots", "show", "prompts"):

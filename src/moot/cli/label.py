@@ -149,7 +149,7 @@ class _Job:
         options, console = self._options, self._console
         questions = self._sheet.questions(self._instruction)
         rules, prompts = options.speakers.rules(), options.speakers.prompts
-        debates = [Debate(each, options.answers, options.rounds, rules, prompts=prompts) for each in questions]
+        debates = [Debate(question, options.answers, options.rounds, rules, prompts=prompts) for question in questions]
         async with contextlib.AsyncExitStack() as stack:
             self._work.mkdir(parents=True, exist_ok=True)
             stack.enter_context(RunLock()).take(self._work, "another file with --out")
@@ -162,12 +162,12 @@ class _Job:
             for note in seats.notes():
                 console.note(one_line(note, 300))
             asked = await self._ask(debates, seats)
-            done = [each for each in asked if each.ended == "done"]
+            done = [debate for debate in asked if debate.ended == "done"]
             with console.status("comparing answers"):
                 groups = await asyncio.to_thread(self._compared, done)
             if judge is not None:
                 groups = await self._judged(done, groups, *judge)
-        failed = next((each.played.error for each in asked if each.ended == "failed"), None)
+        failed = next((debate.played.error for debate in asked if debate.ended == "failed"), None)
         return self._finish(done, groups, len(questions), failed)
 
     async def _ask(self, debates: Sequence[Debate], seats: TakenSeats) -> list[AskedDebate]:
@@ -193,8 +193,8 @@ class _Job:
 
     def _compared(self, done: Sequence[AskedDebate]) -> list[GroupAnswer]:
         graded = self._graded
-        grades: list[Grades] = grade_all([each.debate for each in done], graded.equal, graded.extract, graded.check)
-        return [group_answer(each.played, own) for each, own in zip(done, grades, strict=True)]
+        grades: list[Grades] = grade_all([debate.debate for debate in done], graded.equal, graded.extract, graded.check)
+        return [group_answer(debate.played, own) for debate, own in zip(done, grades, strict=True)]
 
     async def _judged(
         self, done: Sequence[AskedDebate], groups: Sequence[GroupAnswer], guest: Any, identity: str
@@ -215,7 +215,9 @@ class _Job:
             await trial.ask([way])
         scores = trial.scores(way, options.checks)
         watching.say_losses()
-        judged = [replace(group, scores=scores[each.debate.question]) for each, group in zip(done, groups, strict=True)]
+        judged = [
+            replace(group, scores=scores[debate.debate.question]) for debate, group in zip(done, groups, strict=True)
+        ]
         if any(
             score is None for group in judged for score, text in zip(group.scores, group.solutions, strict=True) if text
         ):
@@ -226,7 +228,7 @@ class _Job:
         self, done: Sequence[AskedDebate], groups: Sequence[GroupAnswer], questions: int, failed: str | None
     ) -> int:
         options, console, known = self._options, self._console, self._sheet.known
-        keys = [normal(each.debate.question.text) for each in done]
+        keys = [normal(debate.debate.question.text) for debate in done]
         labels = {key: label_of(group, key in known) for key, group in zip(keys, groups, strict=True)}
         calibration = calibrate(
             list(labels.values()), options.precision, USUAL if options.threshold is None else options.threshold

@@ -57,8 +57,12 @@ def forecast_lines(
 def reliability_table(calibration: Calibration) -> Table:
     """By tenths of confidence, how many of the known labels are right."""
     rows = [
-        [f"{each.confidence:.2f}", str(each.of), f"{each.share:.0%} [{each.interval[0]:.0%}, {each.interval[1]:.0%}]"]
-        for each in calibration.bins
+        [
+            f"{tenth.confidence:.2f}",
+            str(tenth.of),
+            f"{tenth.share:.0%} [{tenth.interval[0]:.0%}, {tenth.interval[1]:.0%}]",
+        ]
+        for tenth in calibration.bins
     ]
     return rich_table(["confidence", "known", "right [95%]"], rows)
 

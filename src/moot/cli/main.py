@@ -119,27 +119,26 @@ def _parse(name: str, arguments: list[str]) -> Any:
     import tyro
 
     from moot.cli.registry import REGISTRY
-    from moot.cli.short_help import SHORT, more_help, short_help
+    from moot.cli.short_help import SHORT, short_help, whole_help
     from moot.cli.spelling import respelled
 
     loaded, kind = load(name)
     whole = "--help-all" in arguments
-    arguments = ["--help" if argument == "--help-all" else argument for argument in arguments]
+    if whole and name not in SHORT:
+        arguments = ["--help"]  # which is all of it
     complaint = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaint):
             arguments = respelled(arguments, name) if name in SHORT else arguments
             arguments = loaded.respelled(arguments) if hasattr(loaded, "respelled") else arguments
             default = loaded.defaults(arguments) if hasattr(loaded, "defaults") else None
-            if name in SHORT and not whole and {"-h", "--help"} & set(arguments):
-                sys.stdout.write(short_help(name, kind, default))
+            if name in SHORT and {"-h", "--help", "--help-all"} & set(arguments):
+                sys.stdout.write((whole_help if whole else short_help)(name, kind, default))
                 raise SystemExit(0)
             return tyro.cli(kind, prog=f"moot {name}", args=arguments, default=default, registry=REGISTRY)
     except SystemExit as stop:
         if stop.code:
             _usage_error(complaint.getvalue(), name)
-        if whole and name in SHORT:
-            sys.stdout.write(more_help(name))
         raise
 
 

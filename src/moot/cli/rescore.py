@@ -223,7 +223,7 @@ def as_markdown(rescored: Rescored) -> str:
     lines += ["", " ".join(notes(rescored))]
     if rescored.changes:
         lines += ["", "| debate | winner as trained | winner rescored | question |", "|---|---|---|---|"]
-        for each in rescored.changes:
-            winners = f"{_winner(each.before, each.correct_before)} | {_winner(each.after, each.correct_after)}"
-            lines.append(f"| {each.step}/{each.number} | {winners} | {cell(each.question)} |")
+        for change in rescored.changes:
+            winners = f"{_winner(change.before, change.correct_before)} | {_winner(change.after, change.correct_after)}"
+            lines.append(f"| {change.step}/{change.number} | {winners} | {cell(change.question)} |")
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""The help of a command with many options, on two screens: the options that most people set, and where the others are.
+"""The help of a command with many options: on two screens those that most people set, or all of them by topic.
 
 An option's text is the docstring of its setting, as the whole help has it; nothing is written twice.
 """
@@ -69,12 +69,7 @@ SHORT = {
 
 def short_help(name: str, kind: type, default: Any) -> str:
     """The help of the command `name`, which reads its options into `kind`."""
-    import tyro
-
-    from moot.cli.registry import REGISTRY
-
-    short = SHORT[name]
-    parser = tyro.extras.get_parser(kind, default=default, registry=REGISTRY)
+    short, parser = SHORT[name], _parser(kind, default)
     actions = {(action.option_strings or [action.metavar])[0].strip("-[]"): action for action in parser._actions}
     options = {_head(actions[option]): _text(actions[option].help, 170) for option in short.options.split()}
     usage = f"usage: moot {name} {'[RUN] ' if 'RUN' in actions else ''}[OPTIONS]"
@@ -89,14 +84,31 @@ def short_help(name: str, kind: type, default: Any) -> str:
     )
 
 
-def more_help(name: str) -> str:
-    """What follows the list of all options: the parts of training, and other spellings."""
+def whole_help(name: str, kind: type, default: Any) -> str:
+    """Every option. A topic is what a dataclass of settings is called where it is a field; the parts of training and
+    other spellings follow."""
     from moot.cli.spelling import other_spellings
     from moot.training.parts import about
 
-    parts = [] if name == "eval" else ["parts, for --with:", *_aligned(about(), 20), ""]
-    spellings = {**other_spellings(name), "--help-all": "this list; --help is the short one"}
-    return "\n".join([*parts, "other spellings:", *_aligned(spellings, 20), ""])
+    topics: dict[str, dict[str, str]] = {}
+    for group in _parser(kind, default)._action_groups:
+        options = topics.setdefault(group.description or "The command", {})
+        named = (action for action in group._group_actions if action.dest != "help")
+        options.update({_head(action): " ".join(action.help.split()) for action in named})
+    lines = [f"usage: moot {name} [OPTIONS]"]
+    for topic, options in topics.items():
+        lines += ["", f"{topic.removesuffix('.').lower()}:", *_aligned(options, 26)]
+    parts = [] if name == "eval" else ["", "parts, for --with:", *_aligned(about(), 20)]
+    spellings = {**other_spellings(name), "--help": "the short list", "--help-all": "this one"}
+    return "\n".join([*lines, *parts, "", "other spellings:", *_aligned(spellings, 20), ""])
+
+
+def _parser(kind: type, default: Any) -> Any:
+    import tyro
+
+    from moot.cli.registry import REGISTRY
+
+    return tyro.extras.get_parser(kind, default=default, registry=REGISTRY)
 
 
 def _presets() -> list[str]:
@@ -113,7 +125,9 @@ def _example(words: str, command: str) -> list[str]:
 
 
 def _head(action: Any) -> str:
-    return " ".join(filter(None, (*action.option_strings[:1], action.metavar)))
+    given = action.option_strings
+    option = ", ".join(given if any(name.startswith("--no-") for name in given) else given[:1])
+    return " ".join(filter(None, (option, action.metavar)))
 
 
 def _text(text: str, most: int) -> str:

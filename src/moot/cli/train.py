@@ -53,6 +53,7 @@ class Train:
     """Settings from a YAML file, which may name preset, seeds and run too, or from a run's run.json; `moot train FILE`
     is the same. Options on the command line win over it."""
     config: Annotated[TrainConfig, tyro.conf.OmitArgPrefixes] = field(default_factory=lambda: PRESETS[_DEFAULT])
+    """What agents read, where a run starts, its parts, and its evaluations."""
     run_dir: Annotated[Path | None, tyro.conf.arg(name="run", metavar="DIR", help_behavior_hint="")] = None
     """The run's folder; runs/PRESET-TASK-seedSEED if not given."""
     seeds: Annotated[tuple[int, ...], tyro.conf.arg(metavar="INT [INT ...]", help_behavior_hint="")] = ()
@@ -263,7 +264,7 @@ def defaults(arguments: list[str]) -> Train:
     _check_seeds(arguments)
     sources, _ = tyro.cli(_Sources, args=arguments, return_unknown_args=True, add_help=False)
     if sources.resume is not None:
-        if clash := next((each for each in ("preset", "protocol", "config") if getattr(sources, each)), None):
+        if clash := next((name for name in ("preset", "protocol", "config") if getattr(sources, name)), None):
             raise ConfigError(f"--resume continues with the settings of the run; leave --{clash} out")
         run = Run.open(sources.resume)
         config = config_of(run)

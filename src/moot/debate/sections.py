@@ -181,7 +181,7 @@ def given_text(contract: str, spoken: Sequence[str], replies: Sequence[str]) -> 
 def joined(way: Sections, contract: str, spoken: Sequence[str], said: Sequence[Said]) -> Said:
     """The parts of a turn as one. An empty solution, or one that was cut at its limit, fails the turn; other sections
     may be short."""
-    replies = {section: each.text for section, each in zip(spoken, said, strict=True)}
+    replies = {section: reply.text for section, reply in zip(spoken, said, strict=True)}
     if way == "given":
         text = given_text(contract, spoken, [kept(section, reply) for section, reply in replies.items()])
     else:

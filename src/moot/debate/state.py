@@ -173,7 +173,7 @@ class Debate:
         said, section = tuple(said), spoken[len(said)]  # a copy: who plays goes on adding to theirs
         given = self.rules.sections == "given"
         replies = [
-            sections.kept(name, each.text) if given else each.text for name, each in zip(spoken, said, strict=False)
+            sections.kept(name, reply.text) if given else reply.text for name, reply in zip(spoken, said, strict=False)
         ]
         newest = whole.newest if given or not said else prompts.request(self, whole.agent, section, whole.eligible)
 
@@ -331,7 +331,7 @@ class Debate:
     def heard(self, said: Sequence[Said]) -> Debate:
         """Takes what further outside judges said."""
         first = self.num_agents + len(self.jury)
-        ballots = tuple(self.read(self.jury_round, first + j, each, ballot=True) for j, each in enumerate(said))
+        ballots = tuple(self.read(self.jury_round, first + j, reply, ballot=True) for j, reply in enumerate(said))
         return replace(self, jury=self.jury + ballots)
 
     @property

@@ -65,8 +65,8 @@ def _check(name: str, value: Any, hint: Any) -> None:
     elif get_origin(hint) is tuple:
         if not isinstance(value, tuple):
             raise ConfigError(f"{name} must be a list, got {value!r}")
-        for each in value:
-            _check(f"each of the list {name}", each, get_args(hint)[0])
+        for item in value:
+            _check(f"each of the list {name}", item, get_args(hint)[0])
     elif hint is float:
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise ConfigError(f"{name} must be a number, got {value!r}")

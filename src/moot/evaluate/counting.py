@@ -46,43 +46,43 @@ def scored_by_peers(debate: Debate, scoring: Scoring, grades: Grades) -> PlayedD
     return PlayedDebate(debate).scored(scoring.peers_alone(), grades)
 
 
-def count_debate(each: PlayedDebate) -> dict[str, Share]:
-    debate, grades = each.debate, each.grades
+def count_debate(played: PlayedDebate) -> dict[str, Share]:
+    debate, grades = played.debate, played.grades
     assert grades is not None
-    shares = count_answers(debate, grades) | _count_turns(each)
-    if each.answer_known:
-        right = each.winner_is_right()
+    shares = count_answers(debate, grades) | _count_turns(played)
+    if played.answer_known:
+        right = played.winner_is_right()
         shares["winner"] = (float(bool(right)), float(right is not None))
-        shares["group"] = (float(_group_is_right(each)), 1.0)
-        checked = judged(each)
-        shares["judge"] = (checked.wins, checked.pairs) if each.scoring.rule.checked else judge_accuracy([each])
+        shares["group"] = (float(_group_is_right(played)), 1.0)
+        checked = judged(played)
+        shares["judge"] = (checked.wins, checked.pairs) if played.scoring.rule.checked else judge_accuracy([played])
         shares |= _count_first_round(debate, grades)
     return shares
 
 
-def count_verdicts(played: Sequence[PlayedDebate], seats: Sequence[int | None]) -> dict[str, Share]:
+def count_verdicts(debates: Sequence[PlayedDebate], seats: Sequence[int | None]) -> dict[str, Share]:
     """What the judge of advocates made of a question's debates. No verdict is not right. `seats` are the policy's, None
     where it argues for
     both sides or for none: where it argues for one, how often it is believed."""
-    decided = [each for each in played if each.believed is not None]
-    shares = {"decided": (float(len(decided)), float(len(played)))}
-    if played[0].answer_known:
-        right = float(sum(_believes_the_truth(each) for each in decided))
-        shares |= {"correct": (right, float(len(played))), "judge": (right, float(len(decided)))}
+    decided = [played for played in debates if played.believed is not None]
+    shares = {"decided": (float(len(decided)), float(len(debates)))}
+    if debates[0].answer_known:
+        right = float(sum(_believes_the_truth(played) for played in decided))
+        shares |= {"correct": (right, float(len(debates))), "judge": (right, float(len(decided)))}
     believed = [
-        each.believed == seat
-        for each, seat in zip(played, seats, strict=True)
-        if seat is not None and each.believed is not None
+        played.believed == seat
+        for played, seat in zip(debates, seats, strict=True)
+        if seat is not None and played.believed is not None
     ]
     if any(seat is not None for seat in seats):
         shares["preferred"] = (float(sum(believed)), float(len(believed)))
-    arguments = [turn for each in played for turn in each.debate.turns if turn.failed or is_filled(turn)]
+    arguments = [turn for played in debates for turn in played.debate.turns if turn.failed or is_filled(turn)]
     return {**shares, "valid_turns": (float(sum(not turn.failed for turn in arguments)), float(len(arguments)))}
 
 
-def _believes_the_truth(each: PlayedDebate) -> bool:
-    return each.correct(
-        next(i for i, turn in enumerate(each.debate.turns) if turn.answers and turn.agent == each.believed)
+def _believes_the_truth(played: PlayedDebate) -> bool:
+    return played.correct(
+        next(i for i, turn in enumerate(played.debate.turns) if turn.answers and turn.agent == played.believed)
     )
 
 
@@ -101,24 +101,24 @@ def _count_first_round(debate: Debate, grades: Grades) -> dict[str, Share]:
     return {"round_1": (metrics["_/avg@k"] or 0.0, 1.0), "round_1_plurality": (metrics["_/cons@k"] or 0.0, 1.0)}
 
 
-def count_against(played: Sequence[tuple[int, PlayedDebate]], own: Debate, own_grades: Grades) -> dict[str, Share]:
+def count_against(debates: Sequence[tuple[int, PlayedDebate]], own: Debate, own_grades: Grades) -> dict[str, Share]:
     """Debates with others, as (the policy's seat, debate): what the policy answered, how it judged, and who preferred
     it."""
     shares = count_answers(own, own_grades)
     if own_grades.known(own.question):
         others = [
-            each.correct(i)
-            for seat, each in played
-            for agent, i in enumerate(last_parsed(each.debate))
+            played.correct(i)
+            for seat, played in debates
+            for agent, i in enumerate(last_parsed(played.debate))
             if agent != seat
         ]
         shares["opponents"] = (float(sum(others)), float(len(others)))
-        shares["judge"] = judge_accuracy((each for _, each in played), (seat for seat, _ in played))
+        shares["judge"] = judge_accuracy((played for _, played in debates), (seat for seat, _ in debates))
     between = [
-        each.debate.turns[vote.left].agent == seat
-        for seat, each in played
-        for vote in each.decided_votes()
-        if seat in (each.debate.turns[vote.left].agent, each.debate.turns[vote.right].agent)
+        played.debate.turns[vote.left].agent == seat
+        for seat, played in debates
+        for vote in played.decided_votes()
+        if seat in (played.debate.turns[vote.left].agent, played.debate.turns[vote.right].agent)
     ]
     shares["preferred"] = (float(sum(between)), float(len(between)))
     return shares
@@ -132,30 +132,30 @@ def own_answers(played: Sequence[tuple[int, Debate]]) -> Debate:
     return Debate(first.question, len(played), 1, first.rules, turns)
 
 
-def _count_turns(each: PlayedDebate) -> dict[str, Share]:
+def _count_turns(played: PlayedDebate) -> dict[str, Share]:
     """Turns that can be read, and those that gave a vote: of those that should compare, where an unreadable turn gave
     none, and of the
     readable ones that could."""
-    debate = each.debate
+    debate = played.debate
     readable = tuple(replace(turn, parsed=Parsed({}, {})) for turn in debate.turns)
     should = [i for i, others in enumerate(candidates(debate.rules, readable)) if len(others) >= 2]
-    voted = {vote.turn for vote in each.ballots.votes}
+    voted = {vote.turn for vote in played.ballots.votes}
     return {
         "valid_turns": (float(sum(not turn.failed for turn in debate.turns)), float(len(debate.turns))),
         "comparisons": (float(sum(i in voted for i in should)), float(len(should))),
-        "turns_with_vote": (float(each.ballots.did_vote), float(each.ballots.could_vote)),
+        "turns_with_vote": (float(played.ballots.did_vote), float(played.ballots.could_vote)),
     }
 
 
-def _group_is_right(each: PlayedDebate) -> bool:
+def _group_is_right(played: PlayedDebate) -> bool:
     """The plurality of the final answers; where several are held equally often, the one whose holder the peers' votes
     prefer."""
-    if each.grades is None or each.outcome is None:
+    if played.grades is None or played.outcome is None:
         return False
-    last, held, standing = last_parsed(each.debate), held_answers(each.debate, each.grades), each.outcome.means
+    last, held, standing = last_parsed(played.debate), held_answers(played.debate, played.grades), played.outcome.means
     counts = Counter(answer for answer in held if answer is not None)
     if not counts:
         return False
     most = max(counts.values())
     holders = [agent for agent, answer in enumerate(held) if answer is not None and counts[answer] == most]
-    return each.correct(last[max(holders, key=lambda agent: (standing[agent] or 0.0, -agent))])
+    return played.correct(last[max(holders, key=lambda agent: (standing[agent] or 0.0, -agent))])

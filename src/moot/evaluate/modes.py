@@ -23,10 +23,9 @@ paired down to the sample, and nothing is paid for twice.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from moot.debate.prompt_texts import DEFAULT, Prompts
 from moot.debate.prompts import temperature as seat_temperature
@@ -34,6 +33,7 @@ from moot.debate.protocols import V2, Protocol
 from moot.errors import ConfigError
 from moot.evaluate.wins import VERDICT
 from moot.judges.asking import texts_digest
+from moot.settings.limits import Ge, check_limits
 from moot.settings.train import TrainConfig, section_limits
 from moot.training.parts import debate_settings
 from moot.util.files import digest
@@ -50,17 +50,17 @@ class EvalConfig:
     """What is asked, and how; together with the weights it fixes every sample."""
 
     modes: tuple[str, ...] = ("direct", "vote", "debate")
-    k: int = 5
+    k: Annotated[int, Ge(1)] = 5
     match_tokens: bool = False
     seed: int = 0
-    num_agents: int = 3
-    max_rounds: int = 2
-    max_tokens: int = 512
-    evaluation_tokens: int = 256
+    num_agents: Annotated[int, Ge(1)] = 3
+    max_rounds: Annotated[int, Ge(1)] = 2
+    max_tokens: Annotated[int, Ge(1)] = 512
+    evaluation_tokens: Annotated[int, Ge(1)] = 256
     """These two where sections are given or asked."""
     temperature: float | None = None
     """Of plain answers; None for the average of the debate's seats."""
-    concurrency: int = 256
+    concurrency: Annotated[int, Ge(1)] = 256
     tempered: bool = True
     """Whether debates are sampled at the personas' temperatures."""
     protocol: Protocol = V2
@@ -89,17 +89,8 @@ class EvalConfig:
         rules.check_agents(self.num_agents)
         if unfit := next((mode for mode in self.modes if mode in rules.refused_modes), None):
             raise ConfigError(f"modes may not name {unfit!r} here: {rules.refused_modes[unfit]}")
-        for name in (
-            "k",
-            "num_agents",
-            "max_rounds",
-            "max_tokens",
-            "evaluation_tokens",
-            "concurrency",
-        ):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if self.temperature is not None and not 0 <= self.temperature < math.inf:
+        check_limits(self)
+        if self.temperature is not None and self.temperature < 0:
             raise ConfigError(f"temperature must be 0 (greedy) or more, got {self.temperature}")
         if self.match_tokens and not ("vote" in self.modes and {"debate", "debate+vote"} & set(self.modes)):
             raise ConfigError("match_tokens sets vote's k by what debate costs, so modes must name vote and debate")

@@ -237,12 +237,12 @@ def _report(work: _Work, k: int) -> tuple[Report, list[PlayedDebate]]:
             sampled = (need.kind, need.count)
             if sampled not in counted:  # debate and debate+vote look at the same debates
                 records = {
-                    key: each
+                    key: kept
                     for key in work.questions
-                    if (each := work.records(need.kind, key, need.count)) is not None
+                    if (kept := work.records(need.kind, key, need.count)) is not None
                 }
                 counted[sampled] = {
-                    key: _with_cut(each, records[key]) for key, each in _count(work, need.kind, records).items()
+                    key: _with_cut(counts, records[key]) for key, counts in _count(work, need.kind, records).items()
                 }
             counts = counted[sampled]
             name = {"vote": f"vote@{k}", "opponents": need.kind}.get(mode, mode)
@@ -251,7 +251,7 @@ def _report(work: _Work, k: int) -> tuple[Report, list[PlayedDebate]]:
             rows.append(
                 make_row(name, answers, HEADLINE[mode], counts, len(work.questions) - len(counts), first, config.seed)
             )
-    debates = [each for one in counted.get(("debate", 1), {}).values() for each in one.debates]
+    debates = [played for one in counted.get(("debate", 1), {}).values() for played in one.debates]
     return Report(_settings(config, work.task, k, work.questions), rows, panel(debates) if debates else {}), debates
 
 
@@ -293,11 +293,13 @@ def _count(work: _Work, kind: str, records: Mapping[str, list[Record]]) -> dict[
     if not work.config.protocol.rules.peers_vote:
         # Where the policy argues for one side, it has the seat of the debate's number.
         seats = [None] if kind in ("debate", "judge") else [0, 1]
-        return {key: QuestionCounts(count_verdicts(each, seats), tokens[key], each) for key, each in played.items()}
+        return {
+            key: QuestionCounts(count_verdicts(debates, seats), tokens[key], debates) for key, debates in played.items()
+        }
     if kind == "debate":
-        return {key: QuestionCounts(count_debate(each[0]), tokens[key], each) for key, each in played.items()}
-    seated = {key: list(enumerate(each)) for key, each in played.items()}
-    policys = [own_answers([(seat, each.debate) for seat, each in own]) for own in seated.values()]
+        return {key: QuestionCounts(count_debate(debates[0]), tokens[key], debates) for key, debates in played.items()}
+    seated = {key: list(enumerate(debates)) for key, debates in played.items()}
+    policys = [own_answers([(seat, debate.debate) for seat, debate in own]) for own in seated.values()]
     return {
         key: QuestionCounts(count_against(seated[key], answer, grades), tokens[key], played[key])
         for key, answer, grades in zip(seated, policys, _graded(policys, task), strict=True)

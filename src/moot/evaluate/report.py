@@ -161,8 +161,8 @@ def make_row(
 ) -> ReportRow:
     """`headline` names the metric that says how good the mode's own answer is."""
     shares: dict[str, dict[str, Share]] = {}
-    for question, each in counted.items():
-        for metric, share in each.shares.items():
+    for question, counts in counted.items():
+        for metric, share in counts.shares.items():
             shares.setdefault(metric, {})[question] = share
     if headline in shares:
         shares = {"accuracy": shares[headline], **shares}
@@ -177,7 +177,7 @@ def make_row(
         metric: None if interval is None else interval.as_dict()
         for metric, interval in zip(shares, computed, strict=True)
     }
-    tokens = sum(each.tokens for each in counted.values()) / len(counted) if counted else 0.0
+    tokens = sum(counts.tokens for counts in counted.values()) / len(counted) if counted else 0.0
     difference = (
         None
         if first is None

@@ -64,9 +64,12 @@ async def evaluate_in_training(
         policy, task, settings, questions, opponents=opponents, judge=judge, played=played, graded=graded.extend
     )
     # What was graded was read from its text, and knows nothing of tokens.
-    spoken = {question_key(each.debate.question): each for each in rollouts}
-    same = ((spoken[question_key(each.debate.question)], each) for each in graded)
-    keep(report, [replace(own, scoring=each.scoring, grades=each.grades, scores=each.scores) for own, each in same])
+    spoken = {question_key(rollout.debate.question): rollout for rollout in rollouts}
+    same = ((spoken[question_key(counted.debate.question)], counted) for counted in graded)
+    keep(
+        report,
+        [replace(own, scoring=counted.scoring, grades=counted.grades, scores=counted.scores) for own, counted in same],
+    )
     debates, *others = report.rows
     names = answer_metrics([], [], task.name, phase="test")
     return {

@@ -26,7 +26,7 @@ def share_of_first(first: Sequence[float], second: Sequence[float]) -> float:
     if highest == -math.inf:
         return UNREADABLE
     # Relative to the highest: the probability of every spelling may be too small for a float.
-    one, other = (sum(math.exp(logprob - highest) for logprob in each) for each in (first, second))
+    one, other = (sum(math.exp(logprob - highest) for logprob in logprobs) for logprobs in (first, second))
     return one / (one + other)
 
 

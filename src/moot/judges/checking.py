@@ -45,17 +45,17 @@ def checking(reward: Reward, task_of: Callable[[int], Task], max_tokens: int, se
         own_seed = None if seed is None else f"{seed}/{number}"
         wanted = list(_wanted(debate, reward, await _grades(debate, reward, task_of(number)), own_seed))
 
-        async def one(judge: int, guest: Guest, each: _Wanted) -> Check:
-            asked = Asked(debate.question, each.answers, reward.ballot, reward.settings.show, debate.prompts)
-            place = None if own_seed is None else turn_seed(own_seed, "check", judge, *each.turns, each.number)
+        async def one(judge: int, guest: Guest, case: _Wanted) -> Check:
+            asked = Asked(debate.question, case.answers, reward.ballot, reward.settings.show, debate.prompts)
+            place = None if own_seed is None else turn_seed(own_seed, "check", judge, *case.turns, case.number)
             params = SamplingParams(max_tokens, debate.rules.temperature, seed=place)
             check = await judge_of(guest).check(asked, params)
-            return replace(check, turns=each.turns, judge=judge)
+            return replace(check, turns=case.turns, judge=judge)
 
         try:
             async with asyncio.TaskGroup() as group:
                 tasks = [
-                    group.create_task(one(judge, guest, each)) for judge, guest in enumerate(judges) for each in wanted
+                    group.create_task(one(judge, guest, case)) for judge, guest in enumerate(judges) for case in wanted
                 ]
         except* Exception as failures:
             raise first_of(failures) from None

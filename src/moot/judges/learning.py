@@ -49,8 +49,10 @@ class Solved:
     def exercises(self, show: Show, right: Callable[[int], bool]) -> list[Exercise]:
         """Those that have an answer, as a judge is shown them. Two that are shown the same are one."""
         shown = self.solutions if show == "solution" else self.answers
-        each = [(shown[i], right(i)) for i, kind in enumerate(self.same) if kind is not None]
-        return [Exercise(self.question, text, label) for text, label in dict.fromkeys(each) if text and text.strip()]
+        labelled = [(shown[i], right(i)) for i, kind in enumerate(self.same) if kind is not None]
+        return [
+            Exercise(self.question, text, label) for text, label in dict.fromkeys(labelled) if text and text.strip()
+        ]
 
 
 def by_majority(solved: Solved, show: Show, seed: object) -> list[Exercise]:

@@ -172,7 +172,7 @@ class Index:
                 for place, (_, line) in enumerate(lines(self.run, step, self.part))
             )
             connection.executemany(
-                "insert into words (rowid, said) values (?, ?)", (each for each in said if each[0] is not None)
+                "insert into words (rowid, said) values (?, ?)", (row for row in said if row[0] is not None)
             )
         connection.execute("update steps set words = 1 where step = ?", (step,))
 

@@ -80,11 +80,11 @@ def _row(line: bytes) -> dict[str, Any]:
         row = read_json(line)
         answers = [
             {
-                "text": str(each["text"]),
-                "answer": each["answer"] and str(each["answer"]),
-                "correct": bool(each["correct"]),
+                "text": str(answer["text"]),
+                "answer": answer["answer"] and str(answer["answer"]),
+                "correct": bool(answer["correct"]),
             }
-            for each in row["answers"]
+            for answer in row["answers"]
         ]
         ways = [_way(way, len(answers)) for way in row["ways"]]
         return {"question": _text(row["question"]), "known": _text(row["known"]), "answers": answers, "ways": ways}

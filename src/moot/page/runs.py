@@ -93,7 +93,7 @@ class Runs:
         with self._lock:
             if time.monotonic() - self._looked > 2:
                 self._before()
-                watched = {each.path: each for each in self._found.values()}
+                watched = {run.path: run for run in self._found.values()}
                 self._found = {name: watched.get(path) or Watched(name, path) for name, path in _named(self.places)}
                 self._looked = time.monotonic()
             return dict(self._found)
@@ -217,8 +217,8 @@ def _depth(value: Any, most: int) -> int:
     """How deep lists and objects stand in one another, counted as far as one more than `most`."""
     depth, level = 0, [value]
     while level and depth <= most:
-        inner = [each.values() if isinstance(each, dict) else each for each in level if isinstance(each, dict | list)]
-        depth, level = depth + 1, [each for values in inner for each in values]
+        inner = [item.values() if isinstance(item, dict) else item for item in level if isinstance(item, dict | list)]
+        depth, level = depth + 1, [item for values in inner for item in values]
     return depth
 
 

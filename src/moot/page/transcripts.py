@@ -129,13 +129,13 @@ def _label(row: Any) -> dict[str, Any]:
 
 def _write(place: Path, file: Path, debates: Sequence[PlayedDebate], notes: Notes) -> None:
     """All debates of a file are step 1."""
-    whole = [each for each in debates if each.error is None]
+    whole = [played for played in debates if played.error is None]
     taught = (
         with_advantages(whole, ESTIMATORS[whole[0].scoring.estimator])
-        if len({each.scoring for each in whole}) == 1
+        if len({played.scoring for played in whole}) == 1
         else whole
     )
-    lost = [replace(each, scores=None) for each in debates if each.error is not None]
+    lost = [replace(played, scores=None) for played in debates if played.error is not None]
     seats = {"num_agents": debates[0].debate.num_agents, "max_rounds": debates[0].debate.max_rounds}
     task = f"{file.absolute().parent.name}/{file.name}"
     config: dict[str, Any] = {"debate": {"task": task, **seats}, "transcripts": len(debates)}

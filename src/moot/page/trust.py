@@ -56,17 +56,17 @@ def _step(run: Path, step: int, stamp: str) -> list[dict[str, Share]]:
 def _about(key: str, counted: Sequence[Mapping[str, Share]]) -> dict[str, Any] | None:
     """The wider of a bootstrap over debates and of Wilson's over votes: the votes of one debate hang together, and a
     few prove little."""
-    top, bottom = zip(*(_gap(each) if key == GAP else each[key] for each in counted), strict=True)
+    top, bottom = zip(*(_gap(shares) if key == GAP else shares[key] for shares in counted), strict=True)
     share = key not in MEANS and key != GAP
     found = cautious_interval(top, bottom, resamples=DRAWS) if share else interval(top, bottom, resamples=DRAWS)
     if found is None:
         return None
     trials = round(sum(bottom))
-    if key in MEANS and sum(each > 0 for each in bottom) < FEWEST:
+    if key in MEANS and sum(votes > 0 for votes in bottom) < FEWEST:
         found = found.wider(-math.inf, math.inf)
     elif key == GAP:
         # The gap is the winners' share seen from the mean agent's.
-        hits = round(sum(each["trust/winner_correct"][0] for each in counted))
+        hits = round(sum(shares["trust/winner_correct"][0] for shares in counted))
         below = hits / trials - found.value
         low, high = wilson(hits, trials)
         found = found.wider(low - below, high - below)
@@ -74,6 +74,6 @@ def _about(key: str, counted: Sequence[Mapping[str, Share]]) -> dict[str, Any] |
     return {"value": found.value - less, "low": found.low - less, "high": found.high - less, "of": trials}
 
 
-def _gap(each: Mapping[str, Share]) -> Share:
-    won, debates = each["trust/winner_correct"]
-    return won - each["trust/mean_accuracy"][0] * debates, debates
+def _gap(shares: Mapping[str, Share]) -> Share:
+    won, debates = shares["trust/winner_correct"]
+    return won - shares["trust/mean_accuracy"][0] * debates, debates

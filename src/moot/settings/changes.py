@@ -44,7 +44,7 @@ def change_settings(run: Run, wanted: TrainConfig, write: bool = True) -> list[s
     """Writes what may change into the run, and answers with notes on it. Refuses all else by name."""
     before = config_of(run)
     changed = list(differences(before, wanted))
-    if fixed := [each for each in changed if each[0] not in CHANGEABLE]:
+    if fixed := [change for change in changed if change[0] not in CHANGEABLE]:
         raise ConfigError(
             f"--resume cannot change {told(fixed)} of {run.path}; start another run with --run, or leave it out"
         )

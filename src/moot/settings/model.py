@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 from moot.engine.kinds import KINDS, Kind
+from moot.settings.limits import Ge, Le, check_limits
 
 
 @dataclass(frozen=True)
@@ -21,13 +22,13 @@ class ModelConfig:
     TINKER_API_KEY."""
     tokenizer: str = ""
     """The tokenizer of a server's model, if it cannot be loaded by the model's name."""
-    context_length: int = 0
+    context_length: Annotated[int, Ge(0)] = 0
     """The longest sequence that a server's model takes; 0 asks the server."""
     renderer: str = "auto"
     """The chat format; auto looks it up by the model's id."""
     thinking: bool = False
     """Let the model think before it answers, if its chat format has a place for that."""
-    lora_rank: int = 16
+    lora_rank: Annotated[int, Ge(1), Le(1024)] = 16
     """Rank of the trained adapter. It is on every matrix, at twice its rank as scale."""
     dtype: Literal["auto", "fp32", "bf16"] = "auto"
     """Precision of the weights; auto is bf16 on a GPU and what is fastest on a CPU."""
@@ -37,11 +38,15 @@ class ModelConfig:
     """Use fp32 and share no computation between sequences: the same seed then gives the same run, also after a kill."""
     gradient_checkpointing: bool = False
     """Compute activations twice in training: slower, with less memory."""
-    cache_gib: float = 0.0
+    cache_gib: Annotated[float, Ge(0), Le(10_000)] = 0.0
     """Memory for the sampler's cache; 0: as needed, up to half of what a GPU has free (CPU: a quarter). Set it when
     runs share a GPU."""
-    token_budget: int = 0
+    token_budget: Annotated[int, Ge(0)] = 0
     """Tokens of one forward and backward pass; 0 chooses by device. A smaller number saves memory."""
+
+    def __post_init__(self) -> None:
+        """A run may be somebody else's, and memory is taken by these before anything else of it is looked at."""
+        check_limits(self)
 
     @property
     def kind(self) -> Kind:

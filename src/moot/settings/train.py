@@ -13,7 +13,7 @@ from moot.debate.protocols import V2, Protocol
 from moot.debate.state import Debate
 from moot.debate.types import Question
 from moot.errors import ConfigError
-from moot.settings.limits import check_numbers
+from moot.settings.limits import Ge, Le, check_limits
 from moot.settings.model import ModelConfig as ModelConfig
 from moot.settings.part_names import last_of_each
 from moot.settings.warm import WarmStart, warm_settings
@@ -29,16 +29,19 @@ class DebateConfig:
     longwriter,
     humaneval, code:FILE, or a file; settings follow a colon, as in math:algebra,level=1-3 or countdown:numbers=4.
     docs/tasks.md lists them."""
-    num_agents: int = 3
+    num_agents: Annotated[int, Le(1000)] = 3
     """Copies of the model in a debate. With fewer than 3 nobody can vote; advocates are 2, and a judge
     decides."""
-    max_rounds: int = 2
+    max_rounds: Annotated[int, Ge(1), Le(1000)] = 2
     """Rounds of a debate."""
-    max_tokens: int = 512
+    max_tokens: Annotated[int, Ge(1)] = 512
     """Most tokens of a turn; where sections are given or asked, most tokens of a solution."""
-    evaluation_tokens: int = 256
+    evaluation_tokens: Annotated[int, Ge(1)] = 256
     """Most tokens of an evaluation, where sections are given or asked; a comparison has a quarter of them, and at least
     12 per pair."""
+
+    def __post_init__(self) -> None:
+        check_limits(self)
 
     @property
     def limits(self) -> dict[str, int]:
@@ -62,14 +65,17 @@ def section_limits(evaluation_tokens: int, num_agents: int) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class OptimConfig:
-    batch_size: int = 16
+    batch_size: Annotated[int, Ge(1)] = 16
     """Questions per step."""
-    num_train_datapoints: int = 1024
+    num_train_datapoints: Annotated[int, Ge(0)] = 1024
     """Questions in the whole run. Divided by batch_size this is the number of steps."""
-    learning_rate: float = 3e-5
+    learning_rate: Annotated[float, Ge(0)] = 3e-5
     """Learning rate of Adam in self-play."""
     loss: Literal["importance_sampling", "ppo", "cispo"] = "importance_sampling"
     """The policy gradient: with importance weights alone, or with clipped ones. docs/rewards.md has the formulas."""
+
+    def __post_init__(self) -> None:
+        check_limits(self)
 
 
 EVAL_MODES = ("direct", "vote", "debate+vote", "opponents", "wins", "consultancy", "judge")
@@ -86,13 +92,12 @@ class RecipeConfig:
     """An outside judge who votes on every debate and is never trained: base, a run's folder, another model, or
     MODEL@URL of an OpenAI-compatible server. Use it when judge accuracy is near one half. The rewards approval,
     approved and pairs need one, and take base where none is named."""
-    max_sampled_tokens: int = 0
+    max_sampled_tokens: Annotated[int, Ge(0)] = 0
     """End self-play once this many tokens were sampled, those of labels and of judges without a seat included, so that
     runs can be compared at equal cost; 0 is no limit."""
 
     def __post_init__(self) -> None:
-        if self.max_sampled_tokens < 0:
-            raise ConfigError(f"max_sampled_tokens must be 0 or more, got {self.max_sampled_tokens}; 0 is no limit")
+        check_limits(self)
         if self.judge == "renewed":
             raise ConfigError(
                 "judge may not be renewed: the judge that is a frozen copy of the policy is a part; use --with "
@@ -107,30 +112,34 @@ class TrainConfig:
     prompts: Prompts = DEFAULT
     """A file with the texts that agents read, over the defaults; `moot prompts` prints it."""
     model: ModelConfig = field(default_factory=ModelConfig)
+    """The model, and what runs it."""
     start: Annotated[str, arg(name="from", metavar="RUN[@STEP]")] = ""
     """Begin with these weights and a fresh optimizer: a run, RUN@STEP, RUN@best, or an adapter's folder, of the same
     model and adapter settings. A preset's warm start is then left out."""
     debate: DebateConfig = field(default_factory=DebateConfig)
+    """Questions, and the size of a debate."""
     optim: OptimConfig = field(default_factory=OptimConfig)
-    warm_questions: int = 0
+    """How much is learned from, and how."""
+    warm_questions: Annotated[int, Ge(0)] = 0
     """Labelled questions to learn the contract from before self-play; 0 leaves this phase out. The part warm_start says
     how."""
     recipe: RecipeConfig = field(default_factory=RecipeConfig)
+    """An outside judge, and when a run ends."""
     parts: Annotated[tuple[str, ...], UseAppendAction, arg(name="with", metavar="PART")] = ()
     """An optional part of training, as in past_selves:share=0.3, or your own as file.py:Class:setting=value; NAME:off
     leaves out a preset's. docs/recipe.md lists them."""
     seed: int = 0
     """Chooses questions, their order, and every sample."""
-    eval_every: int = 50
+    eval_every: Annotated[int, Ge(0)] = 50
     """Steps between evaluations on held-out questions. There is also one before the first step and one after the last;
     0 means none."""
-    eval_questions: int = 64
+    eval_questions: Annotated[int, Ge(0)] = 64
     """Held-out questions per evaluation."""
     eval_modes: tuple[str, ...] = ()
     """What an evaluation measures besides debates: direct (one plain answer), vote (the plurality of five), debate+vote
     (one answer of the group), opponents (the policy in each seat once, against the model before training); of advocates
     also consultancy (one advocate alone) and judge (nobody argues)."""
-    save_every: int = 100
+    save_every: Annotated[int, Ge(0)] = 100
     """Steps between checkpoints that are kept; the newest two are always there."""
 
     def under(self, protocol: Protocol) -> TrainConfig:
@@ -152,7 +161,7 @@ class TrainConfig:
                 f"warm_questions must be left out with positions {rules.positions}, got {self.warm_questions}: "
                 "the warm start teaches to solve and to vote, and advocates do neither"
             )
-        check_numbers(self)
+        check_limits(self)
         modes = [mode for mode in EVAL_MODES if mode not in rules.refused_modes]
         if unknown := [mode for mode in self.eval_modes if mode not in modes]:
             raise ConfigError(

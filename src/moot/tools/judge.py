@@ -54,8 +54,8 @@ def graded(answers: Mapping[Question, Sequence[str]], task: Task) -> list[Answer
     debates = [plain_answers(question, texts) for question, texts in answers.items()]
     solutions = [tuple((turn.fields or {})["solution"] for turn in debate.turns) for debate in debates]
     grades = grade_all(debates, task.equal, task.extract, task.check)
-    each = zip(answers, solutions, grades, strict=True)
-    return [Answered(question, texts, grade.answers, grade.correct, grade.same) for question, texts, grade in each]
+    columns = zip(answers, solutions, grades, strict=True)
+    return [Answered(question, texts, grade.answers, grade.correct, grade.same) for question, texts, grade in columns]
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class Trial:
     ) -> None:  # fmt: skip
         # Where all answers are right, or all are wrong, there is nothing to measure, and nobody is asked; with
         # `everything` the scores themselves are wanted.
-        self._answered = [each for each in answered if everything or len(set(each.correct)) == 2]
+        self._answered = [solved for solved in answered if everything or len(set(solved.correct)) == 2]
         self._judges, self._identities = judges, identities
         self._config, self._verdicts, self._watch = config, verdicts, watcher
         self._gate = asyncio.Semaphore(config.concurrency)
@@ -122,7 +122,7 @@ class Trial:
         """Everything that is not known yet, of all ways at once. What an engine fails at is asked another time."""
         checks = ((way, self._checks(way, answered)) for way in ways for answered in self._answered)
         wanted = {place: (way, asked) for way, places in checks for place, asked in places}
-        missing = {place: each for place, each in wanted.items() if self._verdicts.get(place) is None}
+        missing = {place: check for place, check in wanted.items() if self._verdicts.get(place) is None}
         self._watch.planned(VERDICTS, len(wanted), len(wanted) - len(missing))
         for way in ways:
             if any(place.settings == self._settings(way) for place in missing):
@@ -147,11 +147,11 @@ class Trial:
     def listing(self, ways: Sequence[Way]) -> Iterator[dict[str, Any]]:
         """Question by question what was shown and what each judge made of it, with its thinking, for people to read."""
         for answered in self._answered:
-            each = zip(answered.solutions, answered.answers, answered.correct, strict=True)
+            rows = zip(answered.solutions, answered.answers, answered.correct, strict=True)
             yield {
                 "question": answered.question.text,
                 "known": answered.question.answer,
-                "answers": [{"text": text, "answer": answer, "correct": right} for text, answer, right in each],
+                "answers": [{"text": text, "answer": answer, "correct": right} for text, answer, right in rows],
                 "ways": [self._told(way, answered) for way in ways],
             }
 
@@ -166,7 +166,7 @@ class Trial:
         return {
             "way": str(TrialRow(way, checks, measure([]))),
             "scores": self._judged(way, answered, checks).scores,
-            "verdicts": [{name: value for name, value in each.items() if name not in dull} for each in verdicts],
+            "verdicts": [{name: value for name, value in record.items() if name not in dull} for record in verdicts],
         }
 
     def _measures(self, way: Way, checks: int) -> Measures:
@@ -246,8 +246,8 @@ class Trial:
             scores = [None if text is None else next(paid, None) for text in shown]
         else:
             checked = [self._checked(way, answered, text, checks) for text in shown]
-            scores = [approval([record["value"] for record in each]) for each in checked]
-            records = [record for each in checked for record in each]
+            scores = [approval([record["value"] for record in own]) for own in checked]
+            records = [record for own in checked for record in own]
         tokens = [record["tokens"] for record in records]
         spent = None if None in tokens else sum(tokens)
         lengths = tuple(map(len, answered.solutions))

@@ -51,7 +51,7 @@ class Sheet:
         first = {normal(text): text for text in reversed(self.texts)}
         asked = {normal(text): first[normal(text)] for text in self.texts}
         made = (Question(text, self.known.get(key), instruction=instruction) for key, text in asked.items())
-        return [Question(each.text, each.answer, question_key(each), instruction) for each in made]
+        return [Question(question.text, question.answer, question_key(question), instruction) for question in made]
 
 
 def read_sheet(text: str, known: str | None = None) -> Sheet:
@@ -68,7 +68,7 @@ def read_sheet(text: str, known: str | None = None) -> Sheet:
             own += 1
             _learn(answers, question, answer, where)
     notes = []
-    if repeated := len(texts) - len({normal(each) for each in texts}):
+    if repeated := len(texts) - len({normal(text) for text in texts}):
         notes.append(f"{repeated} of {len(texts)} rows repeat a question; it is asked once, and they share its label")
     if known is not None:
         notes.append(_add_known(known, text, texts, answers))
@@ -221,7 +221,7 @@ class Calibration:
 
     def as_dict(self) -> dict[str, Any]:
         kept = {name: value and value.as_dict() for name, value in (("kept", self.kept), ("best", self.best))}
-        bins = [each.as_dict() for each in self.bins]
+        bins = [tenth.as_dict() for tenth in self.bins]
         return {"known": self.known, "right": self.right, "asked": self.asked, **kept, "reliability": bins}
 
 
@@ -248,7 +248,7 @@ def calibrate(labels: Sequence[Label], precision: float | None, threshold: float
 
 def _reliability(known: Sequence[tuple[float, bool]]) -> tuple[Bin, ...]:
     """By tenths of confidence; tenths without a label are left out."""
-    tenths = [[each for each in known if min(int(each[0] * 10 + EVEN), 9) == tenth] for tenth in range(10)]
+    tenths = [[row for row in known if min(int(row[0] * 10 + EVEN), 9) == tenth] for tenth in range(10)]
     return tuple(
         Bin(sum(confidence for confidence, _ in own) / len(own), sum(right for _, right in own), len(own))
         for own in tenths

@@ -59,16 +59,18 @@ class Lessons:
 
     def of_debates(self, played: Sequence[PlayedDebate], seed: object) -> list[Exercise]:
         """From the last answers of the agents of each debate."""
-        return self._chosen([solved_of(each.debate, each.grades) for each in played if each.grades], self.count, seed)
+        return self._chosen(
+            [solved_of(debate.debate, debate.grades) for debate in played if debate.grades], self.count, seed
+        )
 
     async def of_answers(
         self, setup: Setup, task: Task, sampler: Sampler, questions: Iterable[Question], count: int, seed: object
     ) -> tuple[list[Exercise], int]:
         """From answers to further questions, until there are enough; and the tokens that they took."""
         solved, tokens = list[Solved](), 0
-        wanted, left = max(1, count // 4), itertools.islice(questions, LOOKED_AT * count)
+        wanted, left = max(1, count // 2), itertools.islice(questions, LOOKED_AT * count)
         while batch := list(itertools.islice(left, wanted)):
-            answered = await asyncio.gather(*(self._answers(setup, sampler, each, seed) for each in batch))
+            answered = await asyncio.gather(*(self._answers(setup, sampler, question, seed) for question in batch))
             tokens += sum(spent for _, spent in answered)
             debates = [plain_answers(question, texts) for question, (texts, _) in zip(batch, answered, strict=True)]
             grades = await asyncio.to_thread(grade_all, debates, task.equal, task.extract, task.check)
@@ -87,7 +89,7 @@ class Lessons:
     def _chosen(self, solved: Sequence[Solved], count: int, seed: object) -> list[Exercise]:
         labelled: Callable[[Solved, Show, object], list[Exercise]]
         labelled = {"planted": by_slips, "majority": by_majority, "truth": by_truth}[self.kind]
-        return balanced(itertools.chain.from_iterable(labelled(each, self.show, seed) for each in solved), count, seed)
+        return balanced(itertools.chain.from_iterable(labelled(case, self.show, seed) for case in solved), count, seed)
 
 
 def solved_of(debate: Debate, grades: Grades) -> Solved:

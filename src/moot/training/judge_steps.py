@@ -81,12 +81,12 @@ class JudgeSteps:
         number, optim = self.done + 1, self.setup.config.optim
         judge = self._judge(await self.trainer.snapshot())
         heard, spent = await self._hear(judge, exercises, f"step/{number}")
-        labels = [each.exercise.right for each in heard]
-        approvals = [self._approves(each.heard.value, number, place) for place, each in enumerate(heard)]
+        labels = [check.exercise.right for check in heard]
+        approvals = [self._approves(check.heard.value, number, place) for place, check in enumerate(heard)]
         paid = rewards(labels, approvals)
         taught = zip(heard, approvals, advantages(labels, paid), strict=True)
         datums = await asyncio.gather(
-            *(_datum(judge, each.heard, approves, value) for each, approves, value in taught if value)
+            *(_datum(judge, check.heard, approves, value) for check, approves, value in taught if value)
         )
         chunks = [list(datums)] if datums else []
         trained = await optimise(self.trainer, self.progress, chunks, optim.loss, self.weight * rate)
@@ -98,7 +98,7 @@ class JudgeSteps:
             "reward": _mean([_mean(kind) for kind in (right, wrong) if kind]),
             "approved_right": _mean(right),
             "approved_wrong": None if not wrong else 1 - sum(wrong) / len(wrong),
-            "thinking": _mean([len(each.heard.thinking.tokens) for each in heard]),
+            "thinking": _mean([len(check.heard.thinking.tokens) for check in heard]),
             "trained_tokens": trained["optim/trained_tokens"],
             "tokens": tokens + spent,
         }
@@ -128,11 +128,13 @@ class JudgeSteps:
                     failures.append(error)
                     return None
 
-        wanted = [one(each, place, check) for place, each in enumerate(exercises) for check in range(self.checks)]
-        heard = [each for each in await asyncio.gather(*wanted) if each is not None]
+        wanted = [
+            one(exercise, place, check) for place, exercise in enumerate(exercises) for check in range(self.checks)
+        ]
+        heard = [check for check in await asyncio.gather(*wanted) if check is not None]
         if failures and not heard:
             raise Stopped(f"the judge could not be asked about any answer ({failures[0]}); mend that and start again")
-        return heard, sum(len(each.heard.thinking.tokens) for each in heard)
+        return heard, sum(len(check.heard.thinking.tokens) for check in heard)
 
     # How good it is
 
@@ -140,12 +142,15 @@ class JudgeSteps:
         """Pair accuracy and J of the judge of now on held-out answers, and the tokens that it took."""
         heard, spent = await self._hear(self._judge(await self.trainer.snapshot()), held_out, HELD_OUT)
         values: dict[int, list[float]] = {}
-        for each in heard:
-            values.setdefault(each.place, []).append(each.heard.value)
+        for check in heard:
+            values.setdefault(check.place, []).append(check.heard.value)
         scores = [approval(values.get(place, [])) for place in range(len(held_out))]
         measures = measured(held_out, scores, together, self.setup.config.seed)
         named = {"pair_accuracy": measures.pair_accuracy, "j": measures.j}
-        return {**{name: None if each is None else each.value for name, each in named.items()}, "tokens": spent}
+        return {
+            **{name: None if measure is None else measure.value for name, measure in named.items()},
+            "tokens": spent,
+        }
 
     # What is kept
 
@@ -194,7 +199,7 @@ class JudgeSteps:
 
     def keep_held_out(self, exercises: Sequence[Exercise]) -> None:
         self.folder.mkdir(exist_ok=True)
-        rows = [{**each._asdict(), "question": asdict(each.question)} for each in exercises]
+        rows = [{**exercise._asdict(), "question": asdict(exercise.question)} for exercise in exercises]
         write_lines(self.folder / HELD_OUT, rows)
 
 

@@ -92,7 +92,7 @@ async def learn(setup: Setup, progress: Progress, history: History, step: int, b
     groups, constant = datums_by_debate(taught, apart=True)
     random.Random(f"{config.seed}/{step}/order").shuffle(groups)
     placed = [datum for group in groups for datum in group]
-    datums, moved = await _moved(setup, [each.datum for each in placed])
+    datums, moved = await _moved(setup, [datum.datum for datum in placed])
     taught = with_credits(taught, placed, datums)
     rate = config.optim.learning_rate
     for part in setup.parts:
@@ -104,7 +104,7 @@ async def learn(setup: Setup, progress: Progress, history: History, step: int, b
         config.optim.loss,
         rate,
         measured=True,
-        beside=[each.datum for each in constant],
+        beside=[datum.datum for datum in constant],
     )
     lesson, of_parts = Lesson(step, asked, taught, rate, trained), dict(moved)
     for part in setup.parts:

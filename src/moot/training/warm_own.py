@@ -57,7 +57,7 @@ async def own_start(setup: Setup, task: Task) -> OwnStart:
         setup.watcher.note(f"asking the untrained model {count} questions, for solutions in its own words")
         base = await setup.engine.base()
         own = await _all_counted(setup, "questions", [_ask(setup, task, base, number) for number in range(count)])
-        words = {number: asdict(each) for number, each in enumerate(own) if each is not None}
+        words = {number: asdict(solved) for number, solved in enumerate(own) if solved is not None}
         setup.watcher.note(f"it solved {len(words)} of them; the warm start is made of these")
         form, direct = await form_of(setup, base), await direct_accuracy(setup, base)
         write_atomically(
@@ -78,8 +78,8 @@ async def _all_counted(setup: Setup, kind: str, work: Sequence[Awaitable[T]]) ->
     done = itertools.count(1)
     setup.watcher.counted(kind, 0, len(work))
 
-    async def one(each: Awaitable[T]) -> T:
-        result = await each
+    async def one(awaitable: Awaitable[T]) -> T:
+        result = await awaitable
         setup.watcher.counted(kind, next(done), len(work))
         return result
 
@@ -143,17 +143,17 @@ async def form_of(setup: Setup, sampler: Sampler) -> Metrics:
         limits=config.debate.limits,
         finished=lambda *_: setup.watcher.counted("debates", next(done), len(empty)),
     )
-    return measured([each for each in played if each.error is None])
+    return measured([debate for debate in played if debate.error is None])
 
 
 def measured(debates: Sequence[PlayedDebate]) -> Metrics:
     """Entropy is minus the mean logprob of the sampled tokens."""
-    could = sum(each.ballots.could_vote for each in debates)
+    could = sum(played.ballots.could_vote for played in debates)
     return {
-        "warm/valid_turns": mean(float(not turn.failed) for each in debates for turn in each.debate.turns),
-        "warm/turns_with_vote": sum(each.ballots.did_vote for each in debates) / could if could else None,
+        "warm/valid_turns": mean(float(not turn.failed) for played in debates for turn in played.debate.turns),
+        "warm/turns_with_vote": sum(played.ballots.did_vote for played in debates) / could if could else None,
         "warm/entropy": mean(
-            -float(p) for each in debates for turn in each.sampled for p in turn.logprobs[turn.sampled]
+            -float(p) for played in debates for turn in played.sampled for p in turn.logprobs[turn.sampled]
         ),
     }
 
@@ -161,7 +161,7 @@ def measured(debates: Sequence[PlayedDebate]) -> Metrics:
 async def direct_accuracy(setup: Setup, sampler: Sampler) -> float | None:
     """Of plain answers to held-out questions with a known answer."""
     questions = [question for question in setup.task.held_out[:HELD_OUT_ANSWERS] if setup.task.gradable(question)]
-    work = [_plain_answers(setup, sampler, each, f"held out {i}", 1) for i, each in enumerate(questions)]
+    work = [_plain_answers(setup, sampler, question, f"held out {i}", 1) for i, question in enumerate(questions)]
     said = await _all_counted(setup, "questions", work)
 
     def right(question: Question, text: str, sample: Sample) -> float:

@@ -157,3 +157,39 @@ def test_the_command_line_wins_over_the_file(tmp_path: Path) -> None:
     assert train.config.optim.learning_rate == 2
     assert (train.seeds, train.config.seed, train.run_dir) == ((), 5, Path("other"))
     assert _parse("train", [str(file), "--seeds", "7"]).seeds == (7,)
+
+
+def test_the_whole_help_goes_by_topic_and_breaks_no_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    text = shown(capsys, "train", "--help-all")
+    assert re.findall(r"(?m)^([a-z].*):$", text) == [
+        "the command",
+        "what agents read, where a run starts, its parts, and its evaluations",
+        "what is said",
+        "how votes count",
+        "the model, and what runs it",
+        "questions, and the size of a debate",
+        "how much is learned from, and how",
+        "an outside judge, and when a run ends",
+        "parts, for --with",
+        "other spellings",
+    ]
+    assert max(map(len, text.splitlines())) <= 80
+    assert "  --personas, --no-personas\n" in text and "config." not in text
+    assert "parallel: all speak at once, and each sees finished rounds only." in " ".join(text.split())
+    assert shown(capsys, "label", "--help-all") == shown(capsys, "label", "--help"), "which has all of it"
+
+
+@pytest.mark.parametrize(
+    ("option", "says"),
+    [
+        ("--lora-rank 0", "lora_rank must be at least 1, got 0"),
+        ("--lora-rank 2000", "lora_rank must be at most 1024, got 2000"),
+        ("--eval-questions -3", "eval_questions must be 0 or more, got -3"),
+        ("--context-length -1", "context_length must be 0 or more, got -1"),
+        ("--max-sampled-tokens -1", "max_sampled_tokens must be 0 or more, got -1"),
+        ("--learning-rate nan", "learning_rate must be a number, got nan"),
+    ],
+)
+def test_a_limit_stands_at_its_field(option: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        _parse("train", option.split())

@@ -42,9 +42,10 @@ def _takes_grades(function: Callable[..., Any]) -> bool:
     except (TypeError, ValueError):  # built in: it says nothing about itself
         return False
     needed = [
-        each
-        for each in parameters
-        if each.default is each.empty and each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
+        parameter
+        for parameter in parameters
+        if parameter.default is parameter.empty
+        and parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
     ]
     return len(needed) > 1
 

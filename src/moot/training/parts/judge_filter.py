@@ -53,7 +53,8 @@ class JudgeFilter(Part):
         """Of the batch that was played last."""
 
     def check(self, config: TrainConfig) -> None:
-        if config.protocol.scoring.rule.grades != "same":
+        rule = config.protocol.scoring.rule
+        if rule.grades != "same" or rule.checked:
             raise ConfigError(f"judge_filter needs the reward majority, got {config.protocol.scoring.reward}")
         brought = {"renewed_judge", "judge_training", "moving_judge"} & {split_part(text)[0] for text in config.parts}
         if not config.recipe.judge and not brought:
@@ -99,7 +100,7 @@ class JudgeFilter(Part):
         params = SamplingParams(config.debate.evaluation_tokens, config.protocol.rules.temperature)
         seeds = [turn_seed(config.seed, "filter", seed, number) for number in range(self.settings.checks)]
         try:
-            checks = await asyncio.gather(*(judge.check(asked, replace(params, seed=each)) for each in seeds))
+            checks = await asyncio.gather(*(judge.check(asked, replace(params, seed=own)) for own in seeds))
         except EngineError:  # nobody knows, so nobody is paid
             return False, 0
         score = approval([check.value for check in checks])
