@@ -220,9 +220,9 @@ class JudgeCommand:
         console.say(f"\n{measured}. Report: {out / 'report.json'}. Look at every verdict: moot view {out}", "green")
         watching.say_losses()
         if (told := options(rows)) and beats_a_coin(rows):
-            names = ("task", "model", "engine")
+            names = ["task", "model", "engine"]
             if self.engine == "openai":  # has no weights to train: the user names a model, and this one may judge it
-                names = ("task",)
+                names = ["task"]
                 told = re.sub(r"--judge base\b", f"--judge {self.model}@{self.base_url or 'URL'}", told)
             own = " ".join(f"--{name} {value}" for name in names if (value := getattr(self, name)))
             console.say(f"Train with it: moot train {own} {told}")

@@ -133,5 +133,5 @@ def test_a_runs_debates_are_answers(sevens: str, capsys: pytest.CaptureFixture[s
     (row,) = json.loads(out)["rows"]
     assert row["pairs"] > 0 and json.loads(out)["options"] == "--reward approval:checks=2 --judge base"
     assert main(["judge", "--engine", "scripted", "--answers", "run", "--checks", "2", "--task", sevens]) == 0
-    last = capsys.readouterr().out.rstrip().splitlines()[-1]
-    assert last.endswith("--reward approval:checks=2 --judge base") or "approval:checks=2" in last
+    told, low = capsys.readouterr().out, row["pair_accuracy"]["low"]
+    assert ("--reward approval:checks=2 --judge base" in told) == (low > 0.5), "a coin is not recommended"
