@@ -250,14 +250,42 @@ def test_a_judge_scores_every_answer_and_the_highest_score_is_the_label(tmp_path
         ChatServer(judge) as other,
     ):
         given = at(server, questions(tmp_path / "q.jsonl", 1), "--k", 3, "--out", tmp_path / "l.jsonl")
-        assert main([*given, "--concurrency", "1", "--judge", f"j@{other.url}"]) == 0
+        judged = (*given, "--judge", f"j@{other.url}", "--ballot", "approval:checks=1")
+        assert main([*judged, "--concurrency", "1"]) == 0
         asked = len(server.requests), len(other.requests)
         assert asked == (3, 4), "two different solutions are judged, with a thought and a word each"
-        assert main([*given, "--judge", f"j@{other.url}"]) == 0
+        assert main(list(judged)) == 0
         assert (len(server.requests), len(other.requests)) == asked
     (row,) = lines(tmp_path / "l.jsonl")
     assert (row["answer"], row["share"], row["score"], row["confidence"]) == ("2", 0.3333, 1.0, 1.0)
     assert (row["runner_up"], row["runner_up_share"]) == ("1", 0.6667)
+
+
+def test_a_judge_of_pairs_reads_two_answers_in_both_orders_and_where_all_agree_nobody_is_asked(tmp_path: Path) -> None:
+    """Of 1, 2 and 1 the judge prefers 2, wherever it stands: 2 has 1 and each 1 has 0."""
+
+    def judge(number: int, body: dict[str, Any]) -> Any:
+        text = body["messages"][0]["content"]
+        return saying("Hm." if len(body["messages"]) == 1 else "A" if "[A]\n2" in text else "B")
+
+    with (
+        ChatServer(lambda number, body: saying(f"{number} \\boxed{{{1 + (number % 3 == 1)}}}")) as server,
+        ChatServer(lambda number, body: saying("\\boxed{1}")) as agreeing,
+        ChatServer(judge) as other,
+    ):
+        by = ("--k", 3, "--concurrency", 1, "--judge", f"j@{other.url}", "--ballot", "pairs:opponents=1,show=answer")
+        file = questions(tmp_path / "q.jsonl", 1)
+        assert main(at(server, file, *by, "--out", tmp_path / "l.jsonl")) == 0
+        asked = len(other.requests)
+        assert asked == 4, "the same two words are judged once: two orders, a thought and a word each"
+        assert main(at(agreeing, file, *by, "--out", tmp_path / "a.jsonl")) == 0
+        assert len(other.requests) == asked
+    ((row,), (agreed,)) = lines(tmp_path / "l.jsonl"), lines(tmp_path / "a.jsonl")
+    assert (row["answer"], row["share"], row["score"]) == ("2", 0.3333, 1.0)
+    assert sorted(row["debate"]["scores"]) == [0.0, 0.0, 1.0] and row["debate"]["settings"]["ballot"].startswith(
+        "pairs"
+    )
+    assert (agreed["answer"], agreed["score"], agreed["confidence"]) == ("1", None, 1.0)
 
 
 def test_a_grader_makes_a_half_one_answer(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from moot.settings.saved import config_of
 from moot.settings.train import TrainConfig
 from moot.tasks import load as load_task
 from moot.tokens.played import PlayedDebate
-from moot.tools.check_judge import ask_judge, judge_finding
+from moot.tools.check_judge import ask_judge, judge_finding, judge_named
 from moot.tools.evaluate import evaluate_players
 from moot.tools.judge import TrialRow
 from moot.util.safe_text import counted
@@ -105,7 +105,7 @@ class Check:
             report, out = interruptible(
                 evaluate_players(
                     players, settings, task, self.questions, watching, out=self.out,
-                    beside=ask if config.outside_judge else None,
+                    beside=ask if judge_named(config) else None,
                 )
             )  # fmt: skip
         return self._show(report, [judge_finding(row) for row in rows], watching, out, console)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,7 +67,8 @@ class JudgeCommand:
     """
 
     judges: tuple[str, ...] = ("base",)
-    """Who judges: base (the model itself), a run, RUN@STEP, RUN@best, another model, or MODEL@URL of a chat server."""
+    """Who judges: base (the model itself), a run, RUN@STEP, RUN@best, RUN@judge, another model, or MODEL@URL of a chat
+    server."""
     task: str = "arithmetic"
     """Where questions come from. Answers must be known."""
     model: _Str = None
@@ -145,7 +147,7 @@ class JudgeCommand:
     def _ways(self) -> list[Way]:
         texts = {name: DEFAULT if name == "default" else load_prompts(name) for name in self.prompts}
         return [
-            Way(judge, ballot, show, prompts, "" if name == "default" else Path(name).stem)
+            Way(judge, ballot, show, prompts, "" if name == "default" else name)
             for judge in dict.fromkeys(self.judges)
             for ballot in dict.fromkeys(self.ballots)
             for show in dict.fromkeys(self.show)
@@ -270,7 +272,7 @@ def options(rows: Sequence[TrialRow]) -> str:
     if not rows or rows[0].measures.pair_accuracy is None:
         return ""
     best, way = rows[0], rows[0].way
-    prompts = f" --prompts {way.texts}.toml" if way.texts else ""
+    prompts = f" --prompts {shlex.quote(way.texts)}" if way.texts else ""
     if way.ballot == "lines":
         return f"--judge {way.judge} --voters judges{prompts}"
     checks = [f"checks={best.checks}"] if way.ballot == "approval" else []
