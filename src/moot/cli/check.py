@@ -116,6 +116,9 @@ class Check:
         asked = self.config.protocol.scoring
         silent = {"judge"} if judges else set()
         silent |= {"comparisons"} if asked.rule.checked or not asked.agents_count else set()
+        # A reward that is not made of votes, over turns of which none could vote.
+        uncounted = {finding.check.metric for finding in checks if not finding.counted}
+        silent |= {"comparisons", "judge"} if not asked.rule.from_votes and "comparisons" in uncounted else set()
         checks = [*(finding for finding in checks if finding.check.metric not in silent), *judges]
         results = [*checks, *contract]
         failed = any(finding.verdict == "fail" for finding in results)

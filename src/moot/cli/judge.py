@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -221,8 +222,11 @@ class JudgeCommand:
         console.say(f"\n{measured}. Report: {out / 'report.json'}. Look at every verdict: moot view {out}", "green")
         watching.say_losses()
         if (told := options(rows)) and beats_a_coin(rows):
-            named = ((name, getattr(self, name)) for name in ("task", "model", "engine"))
-            own = " ".join(f"--{name} {value}" for name, value in named if value)
+            names = ["task", "model", "engine"]
+            if self.engine == "openai":  # has no weights to train: the user names a model, and this one may judge it
+                names = ["task"]
+                told = re.sub(r"--judge base\b", f"--judge {self.model}@{self.base_url or 'URL'}", told)
+            own = " ".join(f"--{name} {value}" for name in names if (value := getattr(self, name)))
             console.say(f"Train with it: moot train {own} {told}")
         return 0 if count else 1
 

@@ -56,7 +56,7 @@ class LabelCommand:
     With a judge, and sure to 95% by the rows whose answers are known: moot label questions.csv --judge base --precision
     0.95 --known labelled.jsonl
 
-    Then train on the labels that are trusted: moot train --task questions-labels.jsonl
+    Then train on the labels that are trusted: moot train --preset truth --task questions-labels.jsonl
 
     Rows keep all their fields. Everything is kept as it comes: the same command again continues where it stopped, and
     asks nothing twice.
