@@ -112,6 +112,12 @@ def test_level_votes_go_to_the_lowest_numbered_agent_and_a_label_decides_before_
     grades = Grades(tuple("abc"), (False,) * 3, (2, 0, 1))
     scoring = Scoring(reward="weighted_majority:checks=1,j=0.6")
     assert score(two, scoring, grades).streams["generator"].to_center == ((1.0,), (0.0,), (0.0,))
+    # Where 0.1, 0.2 and 0.3 are added in the other order the sum is another in its last digit; level they are all the same.
+    six = debate(V2, [[""] * 6])
+    heard = replace(six, checks=tuple(Check(v, turns=(i,)) for i, v in enumerate([0.1, 0.2, 0.3, 0.3, 0.2, 0.1])))
+    halves = Grades(tuple("aaabbb"), (False,) * 6, (0, 0, 0, 1, 1, 1))
+    paid_to = score(heard, Scoring(reward="weighted_majority:checks=1,j=0.05"), halves).streams["generator"].to_center
+    assert paid_to == ((1.0,),) * 3 + ((0.0,),) * 3
     labelled = replace(grades, labelled=(False, False, True))
     assert score(two, scoring, labelled).streams["generator"].to_center == ((0.0,), (0.0,), (1.0,))
 
@@ -149,7 +155,7 @@ def test_what_cannot_be_paid_is_refused() -> None:
         ("approval:checks=0", "checks must be at least 1, got 0"),
         ("approval:vote_margin=2", "vote_margin must be between 0 and 1, got 2.0"),
         ("pairs:show=all", "show must be solution or answer, got 'all'"),
-        ("truth:checks=2", "reward truth has no settings"),
+        ("majority:checks=2", "reward majority has no settings"),
         ("weighted_majority:j=1", "j must be above -1 and below 1, got 1.0; moot judge measures it"),
         ("weighted_majority:checks=0", "checks must be at least 1, got 0"),
     ],

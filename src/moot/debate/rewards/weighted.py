@@ -16,7 +16,7 @@ from moot.debate.checks import EQUAL, Show
 from moot.debate.reward import Reward, register
 from moot.debate.rewards.answers import SOLUTION
 from moot.debate.rewards.checked import ApprovalSettings, scores_by_turn
-from moot.debate.rewards.making import need_same, turn_scores
+from moot.debate.rewards.making import FAILED, need_same, turn_scores
 from moot.debate.scores import Grades, Scores
 from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
@@ -49,7 +49,7 @@ def weighted_majority(debate: Debate, scoring: Scoring, grades: Grades | None) -
     most = {round: _first_of_most(own) for round, own in votes.items()}
     turns = zip(debate.turns, graded.same, strict=True)
     held = graded.labelled or [kind is not None and kind == most[turn.round] for turn, kind in turns]
-    return turn_scores(debate, scoring, [float(is_held) for is_held in held], centre_failures=True)
+    return turn_scores(debate, scoring, [float(is_held) for is_held in held], failed=FAILED)
 
 
 def _first_of_most(votes: dict[int, float]) -> int:
