@@ -25,10 +25,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class DebateConfig:
     task: str = "arithmetic"
-    """Where questions come from: arithmetic, countdown, constraints, gsm8k, math, aime24, reasoning-gym:NAME,
-    longwriter,
-    humaneval, code:FILE, or a file; settings follow a colon, as in math:algebra,level=1-3 or countdown:numbers=4.
-    docs/tasks.md lists them."""
+    """Where questions come from: a task's name, with its settings behind a colon, or a file."""
     num_agents: Annotated[int, Le(1000)] = 3
     """Copies of the model in a debate. With fewer than 3 nobody can vote; advocates are 2, and a judge
     decides."""
