@@ -215,7 +215,7 @@ def demo_elsewhere(preset: str, config: TrainConfig) -> str | None:
     questions."""
     d, demo = config.debate, PRESETS["demo"]
     at_home = config.model.model == demo.model.model and d.task.partition(":")[0] == demo.debate.task
-    if preset != "demo" or at_home or config.model.engine == "scripted" or d.max_tokens != demo.debate.max_tokens:
+    if preset != "demo" or at_home or config.model.kind.scripted or d.max_tokens != demo.debate.max_tokens:
         return None
     return (
         f"the preset demo is made for {demo.model.model} on {demo.debate.task}: solutions of at most {d.max_tokens} "
