@@ -35,6 +35,8 @@ END = 64
 """Tokens of a prompt that are neither an answer nor what stands before the debate."""
 CHECKS, CHECK_TOKENS, ANSWERS = 4, 64, 8
 """A judging round: checks of each answer, tokens of each check, and how many of the answers are to one question."""
+VERDICT = range(3, 23)
+"""What asks a judge for its verdict after it thought; then the probabilities of two words are looked up."""
 
 
 def say(kind: str, **numbers: Any) -> None:
@@ -167,10 +169,26 @@ async def ours(args: argparse.Namespace) -> None:
             sampler, before = await engine.snapshot(), dict(engine.statistics)
             params = SamplingParams(max_tokens=CHECK_TOKENS if timed else 8, seed=0)
             begin = time.perf_counter()
-            await asyncio.gather(*(sampler.sample(p, params, CHECKS) for p in to_judge(args, vocabulary, answers)))
+            given = to_judge(args, vocabulary, answers)
+            said = await asyncio.gather(*(sampler.sample(prompt, params, CHECKS) for prompt in given))
             seconds = time.perf_counter() - begin
+            begin = time.perf_counter()
+            thoughts = [
+                [*prompt, *thought.tokens] for prompt, of_one in zip(given, said, strict=True) for thought in of_one
+            ]
+            await asyncio.gather(
+                *(sampler.score_continuations([*thought, *VERDICT], ((1,), (2,))) for thought in thoughts)
+            )
+            verdicts = time.perf_counter() - begin
         new = {f"{name}_tokens": engine.statistics[name] - before[name] for name in ("prefilled", "reused")}
-        say("judging", answers=answers, seconds=seconds, rate=answers * CHECKS * CHECK_TOKENS / seconds, **new)
+        say(
+            "judging",
+            answers=answers,
+            seconds=seconds,
+            rate=answers * CHECKS * CHECK_TOKENS / seconds,
+            verdicts_s=verdicts,
+            **new,
+        )
     say("statistics", **engine.statistics)
     for count in args.datums:
         await training(args, engine, random, vocabulary, count, cuda)

@@ -123,6 +123,32 @@ def _others(body: dict[str, Any]) -> list[int]:
     return [agent for agent in range(3) if agent != me]
 
 
+def test_a_judge_without_a_seat_scores_the_answers_and_the_highest_score_is_the_answer(tmp_path: Path) -> None:
+    """Two of three say 7; the judge says Yes to 8 alone, which is surer than the margin."""
+
+    def judge(number: int, body: dict[str, Any]) -> Answer:
+        eight = "boxed{8}" in body["messages"][0]["content"]
+        return saying("Hm." if len(body["messages"]) == 1 else "Yes" if eight else "No")
+
+    with ChatServer(voting) as server, ChatServer(judge) as other, ChatServer(lambda *_: (500, {}, [])) as dead:
+        by = ("--judge", f"j@{other.url}", "--ballot", "approval:checks=2,vote_margin=0.9")
+        found = record(ask(server, "--json", *TAGS, *by))
+        assert (found["answer"], found["scores"]) == ("8", [0.0, 0.0, 1.0])
+        assert found["settings"]["ballot"] == by[-1] and found["winner_answer"] == "7"
+        assert len(other.requests) == 8, "two texts, two checks, a thought and a word each"
+        shown = ask(server, *TAGS, *by).stdout
+        assert "Answer: 8" in shown and "The winner by votes holds another: “7”." in shown
+        rows = {line.split()[1]: line.split() for line in shown.splitlines() if re.match(r"Agent \d  ", line)}
+        assert [rows[agent][-1] for agent in "012"] == ["0.00", "0.00", "1.00"]
+        gone = ask(server, *TAGS, "--judge", f"j@{dead.url}", "--retries", 0)
+        assert gone.returncode == 1 and "Answer: 7" in gone.stdout
+        assert "the judge has not scored every answer, so the answer is the plurality's" in gone.stderr
+        wrong = ask(server, "--ballot", "lines", "--judge", "base")
+        assert wrong.returncode == 2 and "ballot must be approval or pairs" in wrong.stderr
+        other_way = ask(server, "--judge", "base", "--checks", 4).stderr
+        assert "it belongs to the ballot: use --ballot approval:checks=8" in other_way
+
+
 def test_where_winner_and_plurality_differ_both_are_shown() -> None:
     def answer(number: int, body: dict[str, Any]) -> Answer:
         me = int(re.search(r"You are Agent (\d)", body["messages"][0]["content"])[1])  # type: ignore[index]

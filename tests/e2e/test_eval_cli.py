@@ -136,6 +136,11 @@ def test_a_runs_checkpoint_is_evaluated_with_its_own_settings(trained: Path) -> 
     assert (report["settings"]["step"], report["settings"]["max_tokens"]) == (2, 2000)
     before = evaluate(trained, "peer-seed0", "--step", "0", "--questions", "3", "--modes", "direct")
     assert before.returncode == 0 and (trained / "peer-seed0/evals/arithmetic-step0/report.json").exists()
+    assert "Minus the model before training" not in before.stdout
+    after = evaluate(trained, "peer-seed0", "--questions", "3", "--modes", "direct").stdout
+    told = after.partition("Minus the model before training: moot ")[2].split()
+    assert told[2:4] == ["--evals", "arithmetic-step0"] and told[4].startswith("arithmetic-step2")
+    assert "minus" in here(trained, *told, "--no-figure").stdout
 
 
 @pytest.mark.parametrize(
@@ -240,6 +245,12 @@ def test_check_measures_the_list_and_fails_with_the_remedy(tmp_path: Path) -> No
     assert found["failed"] and all(
         check["measured"]["low"] <= check["measured"]["value"] for check in found["checks"] if check["measured"]
     )
+
+
+def test_check_says_nothing_of_votes_where_nobody_votes_and_nobody_is_paid_by_them(tmp_path: Path) -> None:
+    options = ("--preset", "majority", "--task", "arithmetic", *SCRIPTED, "--questions", "4", "--json")
+    found = json.loads(here(tmp_path, "check", *options).stdout)
+    assert [check["check"] for check in found["checks"]] == ["direct accuracy", "one agent right"]
 
 
 def test_check_takes_a_run_and_wants_it_first(trained: Path) -> None:

@@ -17,10 +17,11 @@ from moot.cli import main
 from moot.players.memory import Replies
 from moot.runs.lock import RunLock
 from support.asking import ChatServer, saying
-from support.labelling import SimulatedModel, sum_in
+from support.labelling import GSM8K, RecordedModels, SimulatedModel, recorded, sum_in
 from support.making import command, surroundings
 
-QUESTIONS, ANSWERS = 500, 4
+MODELS = 6
+"""Of the recording."""
 
 
 def at(server: ChatServer, file: object, *more: object) -> list[str]:
@@ -49,32 +50,48 @@ def asked_before(work: Path) -> int:
 
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-def test_five_hundred_questions_killed_twice_lose_nothing_and_ask_nothing_twice(tmp_path: Path) -> None:
-    """A kill can take at most the requests that were under way: 8 questions of 4 answers. What had been written is
-    never asked again."""
-    file, out, work = questions(tmp_path / "q.jsonl", QUESTIONS), tmp_path / "l.jsonl", tmp_path / "l-work"
-    with SimulatedModel() as server:
-        given = command(*at(server, file, "--k", ANSWERS, "--out", out))
-        for kill, enough in ((signal.SIGKILL, 300), (signal.SIGKILL, 1100)):
-            process = subprocess.Popen(given, env=surroundings(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            while asked_before(work) < enough:
+def test_five_hundred_questions_killed_twice_lose_nothing_ask_nothing_twice_and_keep_the_precision_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """GSM8K as real models answered it. A kill can take at most the requests that were under way: 8 questions of 6 answers;
+    what had been written is never asked again. By the known answers of every second question 95% is reached, and so it is
+    on the other half, whose answers are not given, within the interval that was told."""
+    rows, out, work = recorded(GSM8K), tmp_path / "l.jsonl", tmp_path / "l-work"
+    given = [
+        {"question": row["question"], **({} if n % 2 else {"answer": row["answer"]})} for n, row in enumerate(rows)
+    ]
+    (tmp_path / "q.jsonl").write_text("".join(json.dumps(row) + "\n" for row in given))
+    answers = len(rows) * MODELS
+    with RecordedModels() as server:
+        seats = [part for seat in range(1, MODELS) for part in ("--seat", f"{seat}={seat}")]
+        asking = ["label", str(tmp_path / "q.jsonl"), "--engine", "openai", "--base-url", server.url, "--model", "0"]
+        asking += [*seats, "--k", str(MODELS), "--out", str(out), "--grader", "number", "--precision"]
+        for enough in (0.2, 0.6):
+            process = subprocess.Popen(
+                command(*asking, "0.95"), env=surroundings(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            )
+            while asked_before(work) < enough * answers:
                 assert process.poll() is None
                 time.sleep(0.01)
-            process.send_signal(kill)
+            process.kill()
             process.wait()
             assert not out.exists()
-        done = subprocess.run(given, env=surroundings(), capture_output=True, text=True, timeout=200)
-        assert done.returncode == 0, done.stderr
+        assert main([*asking, "0.95"]) == 0
         requests, different = len(server.requests), len(server.asked)
-        assert different == QUESTIONS * ANSWERS, "every answer was asked for"
-        assert requests - different <= 2 * 8 * ANSWERS, "only what was under way at a kill is asked again"
-        assert max(server.asked.values()) <= 3
-        again = subprocess.run(given, env=surroundings(), capture_output=True, text=True, timeout=200)
-        assert again.returncode == 0 and len(server.requests) == requests, "all is answered: nothing is asked"
-    rows = lines(out)
-    assert [row["id"] for row in rows] == [f"row-{n}" for n in range(QUESTIONS)]
-    assert all(len(row["debate"]["turns"]) == ANSWERS for row in rows)
-    assert len({line["asked"] for line in lines(work / "replies.jsonl")}) == QUESTIONS * ANSWERS
+        assert different == answers, "every answer was asked for"
+        assert requests - different <= 2 * 8 * MODELS, "only what was under way at a kill is asked again"
+        assert len({line["asked"] for line in lines(work / "replies.jsonl")}) == answers
+        told, labelled = json.loads((work / "report.json").read_text())["calibration"]["kept"], lines(out)
+        held_out = [pair for pair in list(zip(labelled, rows, strict=True))[1::2] if pair[0]["trusted"]]
+        right = sum(label["answer"] == row["answer"] for label, row in held_out) / len(held_out)
+        assert len(held_out) > 125 and right >= 0.95 and told["low"] <= right <= told["high"]
+        assert main([*asking, "0.995"]) == 1
+        assert "Precision 99.5% is not reached" in capsys.readouterr().out
+        assert not any(row["trusted"] for row in lines(out))
+        assert len(server.requests) == requests, "all is answered: nothing is asked"
+    assert [row["question"] for row in labelled] == [row["question"] for row in rows]
+    assert all(len(row["debate"]["turns"]) == MODELS for row in labelled)
+    assert (work / "reliability.svg").exists()
 
 
 def test_what_was_written_before_a_kill_is_not_asked_again(tmp_path: Path) -> None:
@@ -110,27 +127,6 @@ def test_a_debate_in_tokens_continues_in_the_middle_and_comes_out_the_same(tmp_p
     assert seconds[0] == seconds[1]
     again = [line for line in replies.read_bytes().split(b"\n") if line.endswith(b"}")]
     assert len(again) == kept.count(b"\n") and 0 < whole < len(again)
-
-
-@pytest.mark.slow
-def test_precision_is_reached_on_rows_that_were_held_out_within_its_interval(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Of 300 questions the answers of the first half are known; the second half tells what the trusted labels are worth."""
-    out = tmp_path / "l.jsonl"
-    with SimulatedModel() as server:
-        given = at(server, questions(tmp_path / "q.jsonl", 300, known=range(150)), "--k", 5, "--out", out)
-        assert main([*given, "--precision", "0.95"]) == 0
-        told = json.loads((tmp_path / "l-work/report.json").read_text())["calibration"]["kept"]
-        assert "known ones are right" in capsys.readouterr().out
-        held_out = [row for row in lines(out)[150:] if row["trusted"]]
-        right = sum(row["answer"] == str(sum_in(row["question"])) for row in held_out)
-        assert len(held_out) > 40 and told["low"] <= right / len(held_out) <= told["high"]
-        assert main([*given, "--precision", "0.999"]) == 1
-        assert "Precision 99.9% is not reached" in capsys.readouterr().out
-        assert not any(row["trusted"] for row in lines(out))
-        assert len(server.requests) == 1500
-    assert (tmp_path / "l-work/reliability.svg").exists()
 
 
 def test_more_answers_later_and_a_longer_file_ask_only_what_is_new(tmp_path: Path) -> None:
@@ -254,14 +250,42 @@ def test_a_judge_scores_every_answer_and_the_highest_score_is_the_label(tmp_path
         ChatServer(judge) as other,
     ):
         given = at(server, questions(tmp_path / "q.jsonl", 1), "--k", 3, "--out", tmp_path / "l.jsonl")
-        assert main([*given, "--concurrency", "1", "--judge", f"j@{other.url}"]) == 0
+        judged = (*given, "--judge", f"j@{other.url}", "--ballot", "approval:checks=1")
+        assert main([*judged, "--concurrency", "1"]) == 0
         asked = len(server.requests), len(other.requests)
         assert asked == (3, 4), "two different solutions are judged, with a thought and a word each"
-        assert main([*given, "--judge", f"j@{other.url}"]) == 0
+        assert main(list(judged)) == 0
         assert (len(server.requests), len(other.requests)) == asked
     (row,) = lines(tmp_path / "l.jsonl")
     assert (row["answer"], row["share"], row["score"], row["confidence"]) == ("2", 0.3333, 1.0, 1.0)
     assert (row["runner_up"], row["runner_up_share"]) == ("1", 0.6667)
+
+
+def test_a_judge_of_pairs_reads_two_answers_in_both_orders_and_where_all_agree_nobody_is_asked(tmp_path: Path) -> None:
+    """Of 1, 2 and 1 the judge prefers 2, wherever it stands: 2 has 1 and each 1 has 0."""
+
+    def judge(number: int, body: dict[str, Any]) -> Any:
+        text = body["messages"][0]["content"]
+        return saying("Hm." if len(body["messages"]) == 1 else "A" if "[A]\n2" in text else "B")
+
+    with (
+        ChatServer(lambda number, body: saying(f"{number} \\boxed{{{1 + (number % 3 == 1)}}}")) as server,
+        ChatServer(lambda number, body: saying("\\boxed{1}")) as agreeing,
+        ChatServer(judge) as other,
+    ):
+        by = ("--k", 3, "--concurrency", 1, "--judge", f"j@{other.url}", "--ballot", "pairs:opponents=1,show=answer")
+        file = questions(tmp_path / "q.jsonl", 1)
+        assert main(at(server, file, *by, "--out", tmp_path / "l.jsonl")) == 0
+        asked = len(other.requests)
+        assert asked == 4, "the same two words are judged once: two orders, a thought and a word each"
+        assert main(at(agreeing, file, *by, "--out", tmp_path / "a.jsonl")) == 0
+        assert len(other.requests) == asked
+    ((row,), (agreed,)) = lines(tmp_path / "l.jsonl"), lines(tmp_path / "a.jsonl")
+    assert (row["answer"], row["share"], row["score"]) == ("2", 0.3333, 1.0)
+    assert sorted(row["debate"]["scores"]) == [0.0, 0.0, 1.0] and row["debate"]["settings"]["ballot"].startswith(
+        "pairs"
+    )
+    assert (agreed["answer"], agreed["score"], agreed["confidence"]) == ("1", None, 1.0)
 
 
 def test_a_grader_makes_a_half_one_answer(tmp_path: Path) -> None:

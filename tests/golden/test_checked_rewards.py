@@ -9,7 +9,7 @@ import pytest
 from moot.debate.checks import Check
 from moot.debate.outcome import Outcome
 from moot.debate.protocols import V2
-from moot.debate.rewards import REWARDS, score
+from moot.debate.rewards import REWARDS, Grades, score
 from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
 from moot.errors import ConfigError
@@ -86,6 +86,36 @@ def test_an_answer_that_had_nothing_to_show_is_not_approved() -> None:
     assert paid(HEARD, APPROVALS[:4], "approved:checks=2,show=answer")[0] == [1, 0, 0, 0]
 
 
+FIVE = debate(V2, [["", "", "", "", "", FAILED]])
+OF_FIVE = tuple(Check(value, turns=(turn,)) for turn, value in enumerate([0.2, 0.4, 0.3, 0.9, 0.8]))
+
+
+@pytest.mark.parametrize(
+    ("j", "held"),
+    [
+        # Agents 0, 1, 2 say 0 and 3, 4 say 1. With w = log((1 + J) / (1 - J)) they have 3 - 1.2 w and 2 + 1.4 w votes.
+        (0.0, [1, 1, 1, 0, 0]),
+        (0.18, [1, 1, 1, 0, 0]),  # w = 0.364: 2.563 to 2.510
+        (0.2, [0, 0, 0, 1, 1]),  # w = 0.405: 2.513 to 2.568
+        (0.9, [0, 0, 0, 1, 1]),
+        (-0.9, [1, 1, 1, 0, 0]),  # a judge that is known to be wrong
+    ],
+)
+def test_votes_are_weighted_by_what_is_known_of_the_judge(j: float, held: list[int]) -> None:
+    grades = Grades(tuple("00011x"), (False,) * 6, (0, 0, 0, 1, 1, None))
+    scores = score(replace(FIVE, checks=OF_FIVE), Scoring(reward=f"weighted_majority:checks=1,j={j}"), grades)
+    assert scores.streams["generator"].to_center == (*((float(value),) for value in held), (-1.0,))
+
+
+def test_level_votes_go_to_the_lowest_numbered_agent_and_a_label_decides_before_any_vote() -> None:
+    two = replace(debate(V2, [["", "", ""]]), checks=tuple(Check(0.5, turns=(turn,)) for turn in range(3)))
+    grades = Grades(tuple("abc"), (False,) * 3, (2, 0, 1))
+    scoring = Scoring(reward="weighted_majority:checks=1,j=0.6")
+    assert score(two, scoring, grades).streams["generator"].to_center == ((1.0,), (0.0,), (0.0,))
+    labelled = replace(grades, labelled=(False, False, True))
+    assert score(two, scoring, labelled).streams["generator"].to_center == ((0.0,), (0.0,), (1.0,))
+
+
 @pytest.mark.parametrize(
     ("reward", "checks", "winner"),
     [
@@ -119,7 +149,9 @@ def test_what_cannot_be_paid_is_refused() -> None:
         ("approval:checks=0", "checks must be at least 1, got 0"),
         ("approval:vote_margin=2", "vote_margin must be between 0 and 1, got 2.0"),
         ("pairs:show=all", "show must be solution or answer, got 'all'"),
-        ("truth:checks=2", "reward truth has no settings"),
+        ("majority:checks=2", "reward majority has no settings"),
+        ("weighted_majority:j=1", "j must be above -1 and below 1, got 1.0; moot judge measures it"),
+        ("weighted_majority:checks=0", "checks must be at least 1, got 0"),
     ],
 )
 def test_settings_of_a_reward_that_are_wrong_are_told(reward: str, why: str) -> None:
@@ -132,4 +164,6 @@ def test_settings_of_a_reward_stand_in_its_name() -> None:
     assert rule.name == "approval:checks=8,show=answer" and rule.our_own
     assert (rule.settings.checks, rule.settings.show, rule.settings.vote_margin) == (8, "answer", 0.0)
     assert REWARDS["approval"].settings.checks == 4
-    assert rule.asks == {"ballot": "approval", "checks": 8, "show": "answer"}, "what no rescoring can change"
+    asked = {"ballot": "approval", "checks": 8, "show": "answer"}
+    assert rule.asks == asked, "what no rescoring can change"
+    assert Scoring(reward="weighted_majority:checks=8,show=answer,j=0.4").rule.asks == asked

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from moot.debate.protocols import V2
 from moot.debate.rewards import Grades, score
 from moot.debate.scoring import Scoring
@@ -39,12 +41,19 @@ def test_first_answers_are_paid_by_what_most_hold_after_reading() -> None:
 def test_a_toss_looks_at_nothing_but_the_place_of_an_answer() -> None:
     same, other = debate_of((0, 0, 1, None)), debate_of((3, 4, 5, None))
     assert paid("random", *same) == paid("random", *other)
-    assert paid("random", *same)[3] == (-1,)
+    assert paid("random:share=1", *same)[3] == (0,), "nothing was said, and nothing is lost"
     nothing = Grades((None,) * 4, (False,) * 4, (None,) * 4)
     assert paid("random:share=1", same[0], nothing)[:3] == ((0,),) * 3, "where there is no answer there is no vote"
     assert paid("random:share=1", *same)[:3] == ((1,),) * 3 and paid("random:share=0", *same)[:3] == ((0,),) * 3
     tosses = [value for i in range(400) for (value,) in paid("random", *debate_of((0, 0, 1), question=f"{i}?"))]
     assert 0.46 < sum(tosses) / len(tosses) < 0.54  # type: ignore[arg-type]
+
+
+def test_truth_pays_a_failed_turn_what_is_asked_for() -> None:
+    debate, grades = debate_of((0, 1, None))
+    debate, grades = replace(debate, question=Question("?", answer="0")), replace(grades, correct=(True, False, False))
+    assert paid("truth", debate, grades) == ((1,), (0,), (-1,))
+    assert paid("truth:failed=0", debate, grades) == ((1,), (0,), (0,))
 
 
 def test_a_share_beyond_one_is_refused() -> None:

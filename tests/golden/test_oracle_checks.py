@@ -10,7 +10,7 @@ import pytest
 
 from moot.debate.checks import Check
 from moot.debate.protocols import V2
-from moot.debate.rewards import score
+from moot.debate.rewards import Grades, score
 from moot.debate.scoring import Scoring
 from moot.rl.advantages import ESTIMATORS, SeatMeans, advantages
 from support.making import FAILED, debate
@@ -24,7 +24,7 @@ def test_both_implementations_pay_the_same(seed: int) -> None:
     turns = [(turn.agent, turn.round, turn.failed) for turn in said.turns]
     readable = [place for place, (_, _, failed) in enumerate(turns) if not failed]
     shown = [place for place in readable if rng.random() < 0.9]
-    ballot = rng.choice(["approval", "approved", "pairs"])
+    ballot = rng.choice(["approval", "approved", "pairs", "weighted_majority"])
     checks: list[tuple[tuple[int, ...], int, float]] = []
     for judge in range(judges):
         if ballot == "pairs":
@@ -34,15 +34,20 @@ def test_both_implementations_pay_the_same(seed: int) -> None:
         else:
             checks += [((place,), judge, round(rng.random(), 1)) for place in shown for _ in range(asked)]
     margin, count = rng.choice([0.0, 0.2, 0.5]), rng.randint(1, asked)
-    settings = f"vote_margin={margin}" + ("" if ballot == "pairs" else f",checks={count}")
-    scoring = Scoring(reward=f"{ballot}:{settings}")
+    kinds = [None if failed or rng.random() < 0.1 else rng.randrange(3) for _, _, failed in turns]
+    j = rng.choice([0.0, 0.2, 0.5, 0.9, -0.4])
+    settings = f"j={j}" if ballot == "weighted_majority" else f"vote_margin={margin}"
+    scoring = Scoring(reward=f"{ballot}:{settings}" + ("" if ballot == "pairs" else f",checks={count}"))
     heard = replace(said, checks=tuple(Check(value, turns=about, judge=judge) for about, judge, value in checks))
-    scores = score(heard, scoring)
+    grades = Grades(tuple(map(str, kinds)), (False,) * len(kinds), tuple(kinds))
+    scores = score(heard, scoring, grades)
     (taught,) = advantages([(heard, scores)], ESTIMATORS[scoring.estimator], SeatMeans())
 
     own = checked.pair_scores(turns, checks) if ballot == "pairs" else checked.approval_scores(turns, checks, count)
     if ballot == "approved":
         paid, wanted = checked.approved(turns, own, margin)
+    elif ballot == "weighted_majority":
+        paid, wanted = checked.weighted(turns, kinds, own, j)
     else:
         paid = checked.values(turns, own, margin)
         wanted = checked.advantages(turns, paid)

@@ -3,6 +3,8 @@
 A debate here is rows: for each turn (agent, round, whether it failed), and checks as (turns, judge, value).
 """
 
+from math import log
+
 
 def approval_scores(turns, checks, count):
     scores = {}
@@ -56,6 +58,29 @@ def approved(turns, scores, margin):
     ]
     means = {}
     for which in {round for _, round, _ in turns}:
+        own = [value for value, (_, round, _) in zip(paid, turns, strict=True) if round == which]
+        means[which] = sum(own) / len(own)
+    return paid, [value - means[round] for value, (_, round, _) in zip(paid, turns, strict=True)]
+
+
+def weighted(turns, kinds, scores, j):
+    """1 for the answer with the most votes of its round, less the round's mean; -1 for a failed turn, centred too."""
+    p, rounds = (1 + j) / 2, {round for _, round, _ in turns}
+    most = {}
+    for which in rounds:
+        own = sorted((agent, i) for i, (agent, round, _) in enumerate(turns) if round == which and kinds[i] is not None)
+        sums = {}
+        for _, i in own:
+            evidence = scores[i][0] * (log(p) - log(1 - p)) - (1 - scores[i][0]) * (log(p) - log(1 - p))
+            sums[kinds[i]] = sums.get(kinds[i], 0) + 1 + evidence
+        best = max(sums.values(), default=None)
+        most[which] = next((kinds[i] for _, i in own if abs(sums[kinds[i]] - best) < 1e-9), None)
+    paid = [
+        -1.0 if failed else float(kinds[i] is not None and kinds[i] == most[round])
+        for i, (_, round, failed) in enumerate(turns)
+    ]
+    means = {}
+    for which in rounds:
         own = [value for value, (_, round, _) in zip(paid, turns, strict=True) if round == which]
         means[which] = sum(own) / len(own)
     return paid, [value - means[round] for value, (_, round, _) in zip(paid, turns, strict=True)]

@@ -15,14 +15,18 @@ from moot.cli.console import Terminal
 from moot.cli.ending import complain, interruptible, kept
 from moot.cli.live import Printed, Streamed, show_outcome
 from moot.cli.speakers import Speakers
+from moot.cli.spelling import respelled_ballot
 from moot.debate.protocols import preset
 from moot.debate.state import Debate
 from moot.debate.types import Question
-from moot.errors import ConfigError
+from moot.errors import ConfigError, EngineError
+from moot.evaluate.play import EvalWatcher
+from moot.evaluate.store import AnswerStore
 from moot.players.chat.listening import Listener
 from moot.players.seats import TakenSeats
-from moot.tools.ask import AskedDebate, Asking, group_answer
+from moot.tools.ask import AskedDebate, Asking, GroupAnswer, group_answer
 from moot.tools.asked import BRIEF_BOX
+from moot.tools.judged import Judging
 from moot.util.safe_text import counted, one_line
 
 
@@ -69,22 +73,30 @@ class Ask:
         async with AsyncExitStack() as stack:
             with console.status("getting ready"):
                 seats = await self.speakers.take(self.agents, stack)
+                judging = await self.speakers.judging(seats)
             for note in seats.notes():
                 console.note(one_line(note, 300))
-            return await self._ask(debate, seats, console)
+            return await self._ask(debate, seats, judging, console)
 
-    async def _ask(self, debate: Debate, seats: TakenSeats, console: Terminal) -> int:
+    async def _ask(self, debate: Debate, seats: TakenSeats, judging: Judging | None, console: Terminal) -> int:
         told, prices, ended = len(seats.notes()), self.speakers.prices(seats), list[AskedDebate]()
         with self._listener(debate, seats, console) as listener:
             scoring = preset(self.speakers.protocol).scoring
             interrupted = await until_interrupted(Asking([debate], scoring, seats.cast, listener, prices), ended.append)
         (asked,) = ended
+        group, silent = group_answer(asked.played) if asked.ended == "done" else None, ""
+        if group is not None and judging is not None:
+            try:
+                with console.status(f"{one_line(judging.name)} reads the answers"):
+                    (group,) = await judging.scored([asked], [group], AnswerStore(), EvalWatcher())
+            except EngineError as error:
+                silent = f"{error}, so the answer is the plurality's"
         for note in seats.notes()[told:]:  # more may have come while they spoke
             console.note(one_line(note, 300))
         if self.json:
-            print(json.dumps(self._record(asked)), flush=True)
+            print(json.dumps(self._record(asked, group)), flush=True)
         else:
-            show_outcome(asked, seats.names, prices, console)
+            show_outcome(asked, group, seats.names, prices, console)
         what = _what_is_there(asked)
         if interrupted:
             complain(f"interrupted in {_where(asked)}; {what}")
@@ -93,10 +105,11 @@ class Ask:
             why = f"the debate broke off in {_where(asked)}: {asked.played.error}"
             complain(f"{why}. {what[0].upper()}{what[1:]}. {self.speakers.advice()}")
             return 1
-        return 0
+        if silent:
+            complain(f"{silent}. {self.speakers.advice()}")
+        return int(bool(silent))
 
-    def _record(self, asked: AskedDebate) -> dict[str, Any]:
-        group = group_answer(asked.played) if asked.ended == "done" else None
+    def _record(self, asked: AskedDebate, group: GroupAnswer | None) -> dict[str, Any]:
         own = {"agents": self.agents, "rounds": self.rounds, "instruction": self.instruction}
         return {**asked.as_json(group), "settings": {**self.speakers.settings(), **own}}
 
@@ -133,3 +146,6 @@ def _where(asked: AskedDebate) -> str:
     if whole == round * asked.debate.num_agents and not asked.debate.done:
         round += 1
     return f"round {max(1, round)}"
+
+
+respelled = respelled_ballot

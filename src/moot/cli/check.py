@@ -28,7 +28,7 @@ from moot.settings.saved import config_of
 from moot.settings.train import TrainConfig
 from moot.tasks import load as load_task
 from moot.tokens.played import PlayedDebate
-from moot.tools.check_judge import ask_judge, judge_finding
+from moot.tools.check_judge import ask_judge, judge_finding, judge_named
 from moot.tools.evaluate import evaluate_players
 from moot.tools.judge import TrialRow
 from moot.util.safe_text import counted
@@ -105,7 +105,7 @@ class Check:
             report, out = interruptible(
                 evaluate_players(
                     players, settings, task, self.questions, watching, out=self.out,
-                    beside=ask if config.outside_judge else None,
+                    beside=ask if judge_named(config) else None,
                 )
             )  # fmt: skip
         return self._show(report, [judge_finding(row) for row in rows], watching, out, console)
@@ -116,6 +116,9 @@ class Check:
         asked = self.config.protocol.scoring
         silent = {"judge"} if judges else set()
         silent |= {"comparisons"} if asked.rule.checked or not asked.agents_count else set()
+        # A reward that is not made of votes, over turns of which none could vote.
+        uncounted = {finding.check.metric for finding in checks if not finding.counted}
+        silent |= {"comparisons", "judge"} if not asked.rule.from_votes and "comparisons" in uncounted else set()
         checks = [*(finding for finding in checks if finding.check.metric not in silent), *judges]
         results = [*checks, *contract]
         failed = any(finding.verdict == "fail" for finding in results)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_type_hints
@@ -209,6 +210,11 @@ class Eval:
             console.say("\n" + "\n".join(legend(header)), "dim")
         count = report.rows[0].questions
         console.say(f"\n{counted(count, 'question')}. Report: {out / 'report.json'}", "green")
+        if not (self.json or self.markdown):
+            before = out.with_name(re.sub(r"-step\d+.*", "-step0", out.name))
+            if self.run_dir and self.out is None and before != out and (before / "report.json").exists():
+                evals = f"--evals {before.name} {out.name}"
+                console.say(f"Minus the model before training: moot compare {out.parent.parent} {evals}", "green")
         watching.say_losses()
         return 1 if any(row.questions == 0 for row in report.rows) else 0
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,7 +67,8 @@ class JudgeCommand:
     """
 
     judges: tuple[str, ...] = ("base",)
-    """Who judges: base (the model itself), a run, RUN@STEP, RUN@best, another model, or MODEL@URL of a chat server."""
+    """Who judges: base (the model itself), a run, RUN@STEP, RUN@best, RUN@judge, another model, or MODEL@URL of a chat
+    server."""
     task: str = "arithmetic"
     """Where questions come from. Answers must be known."""
     model: _Str = None
@@ -144,7 +147,7 @@ class JudgeCommand:
     def _ways(self) -> list[Way]:
         texts = {name: DEFAULT if name == "default" else load_prompts(name) for name in self.prompts}
         return [
-            Way(judge, ballot, show, prompts, "" if name == "default" else Path(name).stem)
+            Way(judge, ballot, show, prompts, "" if name == "default" else name)
             for judge in dict.fromkeys(self.judges)
             for ballot in dict.fromkeys(self.ballots)
             for show in dict.fromkeys(self.show)
@@ -219,8 +222,11 @@ class JudgeCommand:
         console.say(f"\n{measured}. Report: {out / 'report.json'}. Look at every verdict: moot view {out}", "green")
         watching.say_losses()
         if (told := options(rows)) and beats_a_coin(rows):
-            named = ((name, getattr(self, name)) for name in ("task", "model", "engine"))
-            own = " ".join(f"--{name} {value}" for name, value in named if value)
+            names = ["task", "model", "engine"]
+            if self.engine == "openai":  # has no weights to train: the user names a model, and this one may judge it
+                names = ["task"]
+                told = re.sub(r"--judge base\b", f"--judge {self.model}@{self.base_url or 'URL'}", told)
+            own = " ".join(f"--{name} {value}" for name in names if (value := getattr(self, name)))
             console.say(f"Train with it: moot train {own} {told}")
         return 0 if count else 1
 
@@ -266,7 +272,7 @@ def options(rows: Sequence[TrialRow]) -> str:
     if not rows or rows[0].measures.pair_accuracy is None:
         return ""
     best, way = rows[0], rows[0].way
-    prompts = f" --prompts {way.texts}.toml" if way.texts else ""
+    prompts = f" --prompts {shlex.quote(way.texts)}" if way.texts else ""
     if way.ballot == "lines":
         return f"--judge {way.judge} --voters judges{prompts}"
     checks = [f"checks={best.checks}"] if way.ballot == "approval" else []

@@ -7,7 +7,7 @@ import contextlib
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,14 +19,13 @@ from moot.cli.ending import Ended, interruptible, kept
 from moot.cli.evaluate import Watching
 from moot.cli.labelled import forecast_lines, reliability_table, summary_lines
 from moot.cli.speakers import Speakers
+from moot.cli.spelling import respelled_ballot
 from moot.debate.protocols import preset
 from moot.debate.rewards import Grades
 from moot.debate.state import Debate
-from moot.debate.types import Question
-from moot.errors import ConfigError, EngineError
+from moot.errors import ConfigError
 from moot.evaluate.figures import draw_reliability
 from moot.evaluate.store import AnswerStore
-from moot.judges.asking import judge_of
 from moot.players.memory import Replies
 from moot.players.seats import TakenSeats
 from moot.runs.lock import RunLock
@@ -35,7 +34,7 @@ from moot.tasks.graders import Grading, grading
 from moot.tasks.sets import normal
 from moot.tools.ask import AskedDebate, Asking, GroupAnswer, group_answer
 from moot.tools.asked import BRIEF_BOX, IN_BOX
-from moot.tools.judge import Answered, Trial, TrialConfig, Way, check_verdict
+from moot.tools.judge import check_verdict
 from moot.tools.label import Label, Sheet, calibrate, label_of, labelled_rows, read_sheet, write_labels
 from moot.util.disk import write_atomically
 from moot.util.safe_text import counted, one_line
@@ -46,7 +45,6 @@ hard."""
 USUAL = 0.6
 """Of a threshold that nobody has measured: a clear majority."""
 CONTINUING = "Nothing that was answered is lost; the same command continues"
-_Name = Annotated[str | None, tyro.conf.arg(metavar="NAME", help_behavior_hint="")]
 
 
 @dataclass(frozen=True)
@@ -58,7 +56,7 @@ class LabelCommand:
     With a judge, and sure to 95% by the rows whose answers are known: moot label questions.csv --judge base --precision
     0.95 --known labelled.jsonl
 
-    Then train on the labels that are trusted: moot train --task questions-labels.jsonl
+    Then train on the labels that are trusted: moot train --preset truth --task questions-labels.jsonl
 
     Rows keep all their fields. Everything is kept as it comes: the same command again continues where it stopped, and
     asks nothing twice.
@@ -72,10 +70,6 @@ class LabelCommand:
     """Answers per question."""
     rounds: Annotated[int, tyro.conf.arg(name="max-rounds", aliases=["--rounds"])] = 1
     """With 2, everybody reads the others' answers, judges them and answers again."""
-    judge: _Name = None
-    """Who scores every answer: base (the model itself), a run, another model, MODEL@URL. The highest score wins."""
-    checks: int = 1
-    """How often the judge checks an answer."""
     grader: str = ""
     """When two answers are the same: exact, number (1/2 is 0.5), text, choice, math, or path.py:function of (question,
     answer) for what is right. If not given, answers stand in a box and are compared as they are."""
@@ -113,7 +107,7 @@ class LabelCommand:
     def _check(self) -> None:
         if not self.questions:
             raise ConfigError("there are no questions; name a file of them: moot label questions.jsonl")
-        for name, value in (("num-answers", self.answers), ("concurrency", self.concurrency), ("checks", self.checks)):
+        for name, value in (("num-answers", self.answers), ("concurrency", self.concurrency)):
             if value < 1:
                 raise ConfigError(f"{name} must be at least 1, got {value}")
         self.speakers.check(self.answers, self.rounds)
@@ -154,19 +148,24 @@ class _Job:
             self._work.mkdir(parents=True, exist_ok=True)
             stack.enter_context(RunLock()).take(self._work, "another file with --out")
             replies = stack.enter_context(contextlib.closing(Replies(self._work / "replies.jsonl")))
-            for line in forecast_lines(debates, options.speakers, options.judge, options.checks, len(replies)):
+            for line in forecast_lines(debates, options.speakers, len(replies)):
                 console.say(line)
             with console.status("getting ready"):
                 seats = await options.speakers.take(options.answers, stack, replies)
-                judge = None if options.judge is None else await seats.judge(options.judge)
+                judging = await options.speakers.judging(seats)
             for note in seats.notes():
                 console.note(one_line(note, 300))
             asked = await self._ask(debates, seats)
             done = [debate for debate in asked if debate.ended == "done"]
             with console.status("comparing answers"):
                 groups = await asyncio.to_thread(self._compared, done)
-            if judge is not None:
-                groups = await self._judged(done, groups, *judge)
+            if judging is not None:
+                verdicts = stack.enter_context(
+                    contextlib.closing(AnswerStore(self._work / "verdicts.jsonl", check_verdict))
+                )
+                watching = stack.enter_context(Watching(console))
+                stack.callback(watching.say_losses)
+                groups = await judging.scored(done, groups, verdicts, watching)
         failed = next((debate.played.error for debate in asked if debate.ended == "failed"), None)
         return self._finish(done, groups, len(questions), failed)
 
@@ -196,34 +195,6 @@ class _Job:
         grades: list[Grades] = grade_all([debate.debate for debate in done], graded.equal, graded.extract, graded.check)
         return [group_answer(debate.played, own) for debate, own in zip(done, grades, strict=True)]
 
-    async def _judged(
-        self, done: Sequence[AskedDebate], groups: Sequence[GroupAnswer], guest: Any, identity: str
-    ) -> list[GroupAnswer]:
-        options, speakers = self._options, self._options.speakers
-        shown: dict[Question, Answered] = {}
-        for asked, group in zip(done, groups, strict=True):
-            texts = tuple(text or "" for text in group.solutions)
-            question = asked.debate.question
-            shown[question] = Answered(question, texts, group.held, group.right, group.kinds)
-        way = Way(options.judge or "", prompts=speakers.prompts)
-        config = TrialConfig((options.checks,), max_tokens=speakers.evaluation_tokens, seed=speakers.seed or 0)
-        verdicts = AnswerStore(self._work / "verdicts.jsonl", check_verdict)
-        watching = Watching(self._console)
-        judges, names = {way.judge: judge_of(guest)}, {way.judge: identity}
-        with contextlib.closing(verdicts), watching:
-            trial = Trial(list(shown.values()), judges, names, config, verdicts, watching, everything=True)
-            await trial.ask([way])
-        scores = trial.scores(way, options.checks)
-        watching.say_losses()
-        judged = [
-            replace(group, scores=scores[debate.debate.question]) for debate, group in zip(done, groups, strict=True)
-        ]
-        if any(
-            score is None for group in judged for score, text in zip(group.scores, group.solutions, strict=True) if text
-        ):
-            raise EngineError("the judge has not scored every answer")
-        return judged
-
     def _finish(
         self, done: Sequence[AskedDebate], groups: Sequence[GroupAnswer], questions: int, failed: str | None
     ) -> int:
@@ -245,7 +216,7 @@ class _Job:
         else:
             if calibration.known:
                 console.print(reliability_table(calibration))
-            measured = options.judge is not None, bool(options.grader or options.equal)
+            measured = options.speakers.judge is not None, bool(options.grader or options.equal)
             for line, style in summary_lines(labels, calibration, reached, *measured):
                 console.say(line, style)
             console.say(f"{self._spent}.")
@@ -260,7 +231,7 @@ class _Job:
     def _record(self, asked: AskedDebate, group: GroupAnswer) -> Mapping[str, Any]:
         options = self._options
         own = {"agents": options.answers, "rounds": options.rounds, "instruction": self._instruction}
-        compared = {"grader": options.grader, "equal": options.equal, "judge": options.judge}
+        compared = {"grader": options.grader, "equal": options.equal}
         return {**asked.as_json(group), "settings": {**options.speakers.settings(), **own, **compared}}
 
     def _report(
@@ -303,3 +274,6 @@ class _Spent:
     def __str__(self) -> str:
         cost = "" if self.cost is None else f", cost {self.cost:.4g}"
         return f"{self.read:,} tokens read, {self.written:,} written{cost}"
+
+
+respelled = respelled_ballot

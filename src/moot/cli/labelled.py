@@ -11,6 +11,7 @@ from moot.cli.speakers import Speakers
 from moot.debate.sections import plan
 from moot.debate.state import Debate
 from moot.evaluate.table import rich_table
+from moot.tools.judged import ballot_named
 from moot.tools.label import Calibration, Kept, Label
 from moot.util.intervals import wilson
 from moot.util.safe_text import counted
@@ -31,9 +32,7 @@ def requests_of(debate: Debate) -> int:
     return agents * (first + (debate.max_rounds - 1) * later + ballot)
 
 
-def forecast_lines(
-    debates: Sequence[Debate], speakers: Speakers, judge: str | None, checks: int, kept: int
-) -> list[str]:
+def forecast_lines(debates: Sequence[Debate], speakers: Speakers, kept: int) -> list[str]:
     """What the whole file will cost, before anything is asked."""
     requests = requests_of(debates[0]) * len(debates)
     read = sum(len(debate.question.plain) // PER_TOKEN + 1 for debate in debates) * requests_of(debates[0])
@@ -46,9 +45,11 @@ def forecast_lines(
         cost = [tokens * price / 1e6 for tokens, price in ((read, speakers.price_in), (written, speakers.price_out))]
         lines[0] += f", cost at most about {sum(cost):.4g}"
     lines[0] += "."
-    if judge is not None:
+    if speakers.judge is not None:
+        asks = ballot_named(speakers.ballot).asks
+        checks = asks.get("checks") or 2 * asks["opponents"]  # both orders of a pair
         scored = len(debates) * debates[0].num_agents * checks * _VERDICT
-        lines.append(f"The judge {judge} is asked up to {scored:,} times; the same words are judged once.")
+        lines.append(f"The judge {speakers.judge} is asked up to {scored:,} times; the same words are judged once.")
     if kept:
         lines.append(f"{kept:,} replies are here from before and are not asked for again.")
     return lines

@@ -13,7 +13,7 @@ from moot.debate.prompts import persona
 from moot.debate.rules import Rules
 from moot.debate.types import Parsed, Turn
 from moot.players.chat.listening import Listener
-from moot.tools.ask import AskedDebate, GroupAnswer, Prices, group_answer
+from moot.tools.ask import AskedDebate, GroupAnswer, Prices
 from moot.util.safe_text import counted, one_line, plain
 
 SHOWN = 4000
@@ -134,9 +134,14 @@ class Streamed(Printed):
 # What came of it
 
 
-def show_outcome(asked: AskedDebate, names: Sequence[str], prices: Sequence[Prices | None], console: Console) -> None:
-    if asked.ended == "done":
-        group = group_answer(asked.played)
+def show_outcome(
+    asked: AskedDebate,
+    group: GroupAnswer | None,
+    names: Sequence[str],
+    prices: Sequence[Prices | None],
+    console: Console,
+) -> None:
+    if group is not None:
         console.print()
         console.print(_table(asked, group, names))
         for line in outcome_lines(asked, group):
@@ -149,7 +154,7 @@ def _table(asked: AskedDebate, group: GroupAnswer, names: Sequence[str]) -> Tabl
     table = Table(box=None, pad_edge=False, header_style="dim")
     for name in ("", "model", "last answer"):
         table.add_column(name, overflow="fold")
-    for name in ("votes won–lost", "reward", "unreadable turns"):
+    for name in ("votes won–lost", "reward", "unreadable turns", *(["score"] if group.scores else [])):
         table.add_column(name, justify="right")
     for agent in range(asked.debate.num_agents):
         failed = sum(turn.failed for turn in asked.debate.turns if turn.agent == agent)
@@ -161,6 +166,7 @@ def _table(asked: AskedDebate, group: GroupAnswer, names: Sequence[str]) -> Tabl
             f"{outcome.won[agent]}–{outcome.lost[agent]}",
             "–" if (reward := outcome.means[agent]) is None else f"{reward:+.2f}",
             str(failed),
+            *(["–" if (score := group.scores[agent]) is None else f"{score:.2f}"] if group.scores else []),
             style="bold" if agent == outcome.winner else None,
         )
     return table
@@ -179,7 +185,8 @@ def outcome_lines(asked: AskedDebate, group: GroupAnswer) -> list[Text]:
     ties = sum(vote.verdict == "=" for vote in outcome.votes)
     decided = len(outcome.votes) - ties
     count = counted(len(outcome.votes), "vote") + (f", {ties} of them a tie" if ties else "")
-    instead = " The answer is the plurality's." if group.agreeing else ""
+    chosen = "the one with the judge's highest score" if group.scores else "the plurality's"
+    instead = f" The answer is {chosen}." if group.agreeing else ""
     if outcome.winner is None and len(group.level) > 1 and decided:
         names = ", ".join(map(str, group.level[:-1])) + f" and {group.level[-1]}"
         lines.append(Text(f"Nobody won: Agents {names} are level ({count}).{instead}"))

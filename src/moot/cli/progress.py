@@ -147,13 +147,13 @@ def line(row: dict[str, Any], total: int, step_s: float, elapsed_s: float) -> st
                 f"valid turns {_share(row['test/valid_turns'])}",
             ]
             if PAIR_ACCURACY not in row:  # agents vote
-                parts += [f"turns with a vote {_share(row['test/turns_with_vote'])}"]
-            parts += [f"judges right {_share(_judging(row))}"]
+                parts += _known("turns with a vote", row["test/turns_with_vote"])
+            parts += _known("judges right", _judging(row))
         case _:
             parts = [
                 f"reward {row['env/all/reward/total']:+.2f}",
                 f"signal {_share(row['debates/with_signal'])}",
-                f"judges right {_share(_judging(row))}",
+                *_known("judges right", _judging(row)),
                 f"right {_share(measured(row, 'train_*/correct'))}",
                 f"unreadable {_share(row['parse_error'])}",
                 f"sampler-trainer KL {_number(row['optim/kl_sample_train_v2'])}",
@@ -174,6 +174,11 @@ def alarms(row: dict[str, Any]) -> set[str]:
 
 def _share(value: float | None) -> str:
     return "–" if value is None else f"{value:.0%}"
+
+
+def _known(name: str, share: float | None) -> list[str]:
+    """Nothing where it could not be measured: a run whose agents never vote need not read of votes at every step."""
+    return [] if share is None else [f"{name} {share:.0%}"]
 
 
 def _number(value: float | None) -> str:
@@ -236,10 +241,10 @@ def summary(run: Run, config: TrainConfig, console: Terminal) -> int:
             ("right answers, held out", "accuracy", "test_*/correct"),
             ("judges right", "judge", PAIR_ACCURACY if checked else "trust/judge_accuracy"),
         ):
+            if all(measured(row, key) is None for row in moments.values()):
+                continue  # no answer is known, or nobody votes
             change = None if old is None or new is None else difference(new, old, metric, config.seed)
             by_self_play = "" if change is None else f"; self-play {_points(change)}"
-            if wins is not None and all(measured(row, key) is None for row in moments.values()):
-                continue  # no answer is known; wins say what there is to say
             console.say(
                 f"  {name:<24}"
                 + ", ".join(f"{_share(measured(row, key))} {when}" for when, row in moments.items())

@@ -13,6 +13,7 @@ from moot.debate.prompt_texts import DEFAULT, Prompts
 from moot.debate.rules import Rules
 from moot.engine.kinds import KINDS, Engine
 from moot.errors import ConfigError
+from moot.judges.asking import judge_of
 from moot.players.chat.chat import Patience
 from moot.players.chat.endpoint import own_endpoint
 from moot.players.memory import Replies
@@ -20,6 +21,7 @@ from moot.players.seats import CommonModel, SpeakingSettings, TakenSeats, parse_
 from moot.settings.train import section_limits
 from moot.tools.ask import Prices
 from moot.tools.asked import asked_rules
+from moot.tools.judged import Judging, ballot_named
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,12 @@ class Speakers:
     """A character and a temperature for each seat, where the protocol has them."""
     prompts: Prompts = DEFAULT
     """A file with the texts that agents read, over the defaults; `moot prompts` prints it."""
+    judge: Annotated[str | None, tyro.conf.arg(metavar="NAME", help_behavior_hint="")] = None
+    """Who scores every answer when all is said: base (the model itself), a run, another model, MODEL@URL. The highest
+    score wins."""
+    ballot: str = "approval"
+    """How the judge is asked: approval (one answer at a time, four times) or pairs (two, in both orders), with settings
+    as in training: approval:checks=8,show=answer."""
     max_tokens: int = 512
     """Longest turn; where sections are given or asked, longest solution."""
     evaluation_tokens: int = 256
@@ -80,6 +88,7 @@ class Speakers:
                 f"temperature must be 0 or more, got {self.temperature}; 0 always takes the likeliest word"
             )
         self.rules()
+        ballot_named(self.ballot)
         if not 0 < self.timeout < float("inf"):
             raise ConfigError(f"timeout must be above 0 seconds, got {self.timeout}")
         for name, price in (("price-in", self.price_in), ("price-out", self.price_out)):
@@ -101,6 +110,14 @@ class Speakers:
         if self.checkpoint is not None and self.engine not in ("local", "tinker"):
             raise ConfigError(f"checkpoint needs --engine local or tinker, got {self.engine}")
 
+    async def judging(self, seats: TakenSeats) -> Judging | None:
+        """None where nobody is to judge."""
+        if self.judge is None:
+            return None
+        guest, identity = await seats.judge(self.judge)
+        ballot, tokens = ballot_named(self.ballot), self.evaluation_tokens
+        return Judging(self.judge, judge_of(guest), identity, ballot, self.prompts, tokens, self.seed or 0)
+
     def settings(self) -> dict[str, Any]:
         """What a record says of how it came about, and what its turns are read with."""
         common = "engine model checkpoint protocol closing_ballot personas max_tokens evaluation_tokens seed"
@@ -108,7 +125,8 @@ class Speakers:
         settings = {**named, "sections": self.rules().sections, "seats": list(self.seat)}
         settings["temperature"] = None if self.temperature == 1 else self.temperature
         settings["base_url"] = self.place if KINDS[self.engine].server else None
-        return settings | ({} if self.prompts == DEFAULT else {"prompts": self.prompts.digest})
+        judged = {} if self.judge is None else {"judge": self.judge, "ballot": self.ballot}
+        return settings | judged | ({} if self.prompts == DEFAULT else {"prompts": self.prompts.digest})
 
     def rules(self) -> Rules:
         return asked_rules(

@@ -26,6 +26,13 @@ _REWARD = {
 """Settings that belong to a reward, and an example of each."""
 
 
+def respelled_ballot(arguments: list[str]) -> list[str]:
+    """For commands that ask a judge and pay nobody."""
+    if given := sorted(option_names(arguments) & _REWARD.keys()):
+        raise ConfigError(f"there is no option {given[0]}; it belongs to the ballot: use --ballot {_REWARD[given[0]]}")
+    return arguments
+
+
 def other_spellings(command: str) -> dict[str, str]:
     """What people type, and what is meant."""
     if command == "eval":

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from moot.debate.scoring import Scoring
     from moot.debate.state import Debate
 
+ASKED = ("checks", "opponents", "show")
+"""Settings of a reward that say what judges were asked; the others say how it is counted."""
 Pay = Callable[["Debate", "Scoring", Grades | None], Scores]
 """From a debate, how votes count, and what a grader found (None where nobody graded). What judges said of its turns is
 in the debate."""
@@ -67,7 +69,7 @@ class Reward:
     def asks(self) -> dict[str, Any]:
         """What judges were asked for: this cannot be chosen again when a debate is over."""
         settings = {} if self.settings is None else as_json(self.settings)
-        return {"ballot": self.ballot, **{name: settings[name] for name in sorted(settings) if name != "vote_margin"}}
+        return {"ballot": self.ballot, **{name: settings[name] for name in sorted(settings) if name in ASKED}}
 
     @property
     def checked(self) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 
 from moot.engine.kinds import KINDS
 from moot.engine.manifest import DamagedCheckpoint, read_adapter_config
-from moot.engine.published import same_model
+from moot.engine.published import SMOLLM, same_model
 from moot.errors import ConfigError
 from moot.players.checkpoints import find_trained, split_name
 from moot.runs import Run
@@ -88,9 +88,11 @@ def _check_same(name: str, theirs: dict[str, Any], state: str, model: ModelConfi
             f"is {model.base_url or 'the hosted service'}; a server loads only its own"
         )
     if "model" in theirs and not same_model(theirs["model"], model.model):
+        # The embedded model needs no download under its own name.
+        here = SMOLLM if same_model(theirs["model"], SMOLLM) else theirs["model"]
         raise ConfigError(
             f"from {name}: its base model is {theirs['model']}, and this run's is {model.model}; use --model "
-            f"{theirs['model']} (where both are the same under two names, correct base_model_name_or_path in its "
+            f"{here} (where both are the same under two names, correct base_model_name_or_path in its "
             "adapter_config.json)"
         )
     if theirs.get("lora_rank", model.lora_rank) != model.lora_rank:

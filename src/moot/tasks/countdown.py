@@ -167,28 +167,42 @@ def _making(target: int, drawn: Callable[[], list[int]], rng: random.Random) -> 
     return expression
 
 
-WRONG = (_other_value, _other_target, _missing_number, _used_twice, *[_wrong_number] * 4)
-"""How answers go wrong. Half use a number that was not given, as a policy that is paid by votes comes to do: the value
+def _target_alone(right: Made, rng: random.Random) -> Attempt:
+    return right.question, ast.Constant(asked(right.question.text)[1])
+
+
+WRONG = (_other_value, _other_value, _other_target, _missing_number, _used_twice, _target_alone, *[_wrong_number] * 4)
+"""How answers go wrong. Many use a number that was not given, as a policy that is paid by votes comes to do: the value
 is right then, and a judge that only calculates approves it."""
+SIGNS: tuple[dict[str, str], ...] = ({}, {"*": "\\times", "/": "\\div"}, {"*": "×", "/": "÷"})
+"""How models write the same."""
 
 
-def _wrong(right: Made, rng: random.Random, kinds: Sequence[Kind], targets: range) -> tuple[Question, str]:
+def _wrong(right: Made, rng: random.Random, kinds: Sequence[Kind], targets: range) -> Attempt:
     for _ in range(TRIES):
         question, expression = rng.choice(kinds)(right, rng)
-        answer = ast.unparse(expression)
-        if asked(question.text)[1] in targets and not check(question, answer):
-            return question, answer
+        if asked(question.text)[1] in targets and not check(question, ast.unparse(expression)):
+            return question, expression
     raise ConfigError(f"task countdown: nothing wrong can be said to {right.question.text!r}; use larger numbers")
 
 
+def _written(expression: ast.expr, rng: random.Random) -> str:
+    text = ast.unparse(expression)
+    for sign, other in rng.choice(SIGNS).items():
+        text = text.replace(sign, other)
+    return text if rng.random() < 0.75 or "\\" in text else text.replace(" ", "")
+
+
 def exercises(seed: int, settings: CountdownSettings = CountdownSettings()) -> Iterator[Exercise]:
-    """One right and one wrong answer of each two, all drawn in one way; `= target` stands as often behind either."""
+    """One right and one wrong answer of each two, all drawn and written in one way; `= target` stands as often behind
+    either."""
     rng = random.Random(f"{seed}/exercises")
     for number, is_right in enumerate(halves(rng)):
         right = made(f"{seed}/exercises", "train", number, settings)
-        question, answer = right.question, ast.unparse(right.expression)
+        question, expression = right.question, right.expression
         if not is_right:
-            question, answer = _wrong(right, rng, WRONG, settings.targets)
+            question, expression = _wrong(right, rng, WRONG, settings.targets)
+        answer = _written(expression, rng)
         if rng.random() < 0.25:
             answer += f" = {asked(question.text)[1]}"
         assert check(question, answer) == is_right
@@ -211,7 +225,7 @@ def task(spec: Spec, seed: int = 0, held_out: int = 64) -> Task:
 
     def near_miss(question: Question, number: int) -> str:
         rng = random.Random(f"{question.text}/{number}")
-        return _wrong(again(question), rng, [_other_value], settings.targets)[1]
+        return ast.unparse(_wrong(again(question), rng, [_other_value], settings.targets)[1])
 
     def solution(question: Question) -> str:
         """A short search: two tries that come to something else, and then the expression."""

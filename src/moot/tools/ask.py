@@ -57,7 +57,7 @@ class GroupAnswer:
         scored, then by how many hold it, then by the lowest number."""
         agents = [agent for agent, kind in enumerate(self.kinds) if kind is not None]
         firsts = {self.kinds[agent]: agent for agent in reversed(agents)}.values()
-        return sorted(firsts, key=lambda agent: (-(self.score(agent) or 0.0), -self.holding(agent), agent))
+        return sorted(firsts, key=lambda agent: (-_known(self.score(agent)), -self.holding(agent), agent))
 
     def holding(self, agent: int) -> int:
         """How many hold the agent's answer."""
@@ -92,7 +92,7 @@ class GroupAnswer:
             agent for agent, kind in enumerate(self.kinds) if kind is not None and kind == self.kinds[self.chosen]
         ]
         scores = self.scores or (None,) * len(self.held)
-        return self.solutions[max(holders or [self.chosen], key=lambda agent: scores[agent] or 0.0)]
+        return self.solutions[max(holders or [self.chosen], key=lambda agent: _known(scores[agent]))]
 
     @property
     def winner_agrees(self) -> bool | None:
@@ -110,6 +110,11 @@ class GroupAnswer:
     def level(self) -> tuple[int, ...]:
         """All who have the highest mean reward, the winner among them; empty where nobody voted."""
         return self.outcome.leaders if self.outcome.voted else ()
+
+
+def _known(score: float | None) -> float:
+    """Of an answer that nobody scored, or nobody surely: it stands between those that are approved and the others."""
+    return 0.5 if score is None else score
 
 
 def group_answer(played: PlayedDebate, grades: Grades | None = None) -> GroupAnswer:
@@ -191,6 +196,7 @@ class AskedDebate:
                 "answers": list(group.held),
                 "votes": votes,
                 "rewards": list(group.outcome.means),
+                **({"scores": list(group.scores)} if group.scores else {}),
             }
         return record
 

@@ -1,4 +1,4 @@
-"""`moot judge` in short, for `moot check`: the judge that a run would train with is asked as it would be asked there,
+"""`moot judge` in short, for `moot check`: the judge that a run would begin with is asked as it would be asked there,
 about the answers of the debates that were just played."""
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ from moot.settings.train import TrainConfig
 from moot.tasks.task import Task
 from moot.tokens.played import PlayedDebate
 from moot.tools.judge import Trial, TrialConfig, TrialRow, Way, check_verdict, graded
+from moot.training.part import Part
+from moot.training.parts import find_parts
+from moot.training.parts.judge_filter import JudgeFilter
 
 ACCURATE, COVERAGE = 0.65, 0.3
 REMEDY = (
@@ -24,15 +27,24 @@ REMEDY = (
 )
 
 
+def judge_named(config: TrainConfig) -> str:
+    """The judge that a run of these settings begins with; empty where it has none. One that a part brings is the model
+    before training."""
+    brought = any(type(part).judge is not Part.judge for part in find_parts(config, users=False))
+    return config.outside_judge or ("base" if brought else "")
+
+
 def way_of(config: TrainConfig) -> tuple[Way, TrialConfig]:
-    """How a run of these settings asks its judge."""
-    rule, debate = config.protocol.scoring.rule, config.debate
-    asks = rule.asks
-    way = Way(config.outside_judge, rule.ballot, asks.get("show", "solution"), config.prompts)
+    """How such a run asks it."""
+    asks = config.protocol.scoring.rule.asks
+    for part in find_parts(config, users=False):
+        if isinstance(part, JudgeFilter):  # it is asked about the plurality, and not for votes
+            asks = {"ballot": "approval", "checks": part.settings.checks, "show": part.settings.show}
+    way = Way(judge_named(config), asks["ballot"], asks.get("show", "solution"), config.prompts)
     return way, TrialConfig(
         (asks.get("checks", 1),),
         asks.get("opponents", 2),
-        debate.evaluation_tokens,
+        config.debate.evaluation_tokens,
         config.protocol.rules.temperature,
         config.seed,
         256,

@@ -120,9 +120,8 @@ class Trial:
 
     async def ask(self, ways: Sequence[Way]) -> None:
         """Everything that is not known yet, of all ways at once. What an engine fails at is asked another time."""
-        checks = ((way, self._checks(way, answered)) for way in ways for answered in self._answered)
-        wanted = {place: (way, asked) for way, places in checks for place, asked in places}
-        missing = {place: check for place, check in wanted.items() if self._verdicts.get(place) is None}
+        wanted = self._wanted(ways)
+        missing = self.missing(ways)
         self._watch.planned(VERDICTS, len(wanted), len(wanted) - len(missing))
         for way in ways:
             if any(place.settings == self._settings(way) for place in missing):
@@ -133,6 +132,14 @@ class Trial:
                     group.create_task(self._one(place, self._judges[way.judge], asked))
         except BaseExceptionGroup as failures:
             raise failures.exceptions[0] from None
+
+    def missing(self, ways: Sequence[Way]) -> dict[SampleKey, tuple[Way, Asked]]:
+        """What is not known yet, or was lost to the engine."""
+        return {place: asked for place, asked in self._wanted(ways).items() if self._verdicts.get(place) is None}
+
+    def _wanted(self, ways: Sequence[Way]) -> dict[SampleKey, tuple[Way, Asked]]:
+        checks = ((way, self._checks(way, answered)) for way in ways for answered in self._answered)
+        return {place: (way, asked) for way, places in checks for place, asked in places}
 
     def rows(self, ways: Sequence[Way]) -> list[TrialRow]:
         """The best first; those that could not be measured last."""

@@ -68,7 +68,7 @@ class Lessons:
     ) -> tuple[list[Exercise], int]:
         """From answers to further questions, until there are enough; and the tokens that they took."""
         solved, tokens = list[Solved](), 0
-        wanted, left = max(1, count // 4), itertools.islice(questions, LOOKED_AT * count)
+        wanted, left = max(1, count // 2), itertools.islice(questions, LOOKED_AT * count)
         while batch := list(itertools.islice(left, wanted)):
             answered = await asyncio.gather(*(self._answers(setup, sampler, question, seed) for question in batch))
             tokens += sum(spent for _, spent in answered)

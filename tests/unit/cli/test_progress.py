@@ -46,12 +46,20 @@ def test_a_warm_step_tells_its_loss_per_token() -> None:
     assert line(row, 9, 1.0, 2.0) == "step 1/9  warm start  loss 0.969 per token, 1,484 tokens  [0:00:02]"
 
 
-@pytest.mark.parametrize(("agents", "outside", "shown"), [(0.75, 0.4, "75%"), (None, 0.4, "40%"), (None, None, "–")])
+@pytest.mark.parametrize(("agents", "outside", "shown"), [(0.75, 0.4, "75%"), (None, 0.4, "40%")])
 def test_judges_right_is_the_outside_judges_share_where_agents_cast_no_vote(
     agents: Any, outside: Any, shown: str
 ) -> None:
     row = {**ROW, "trust/judge_accuracy": agents, "trust/outside_accuracy": outside}
     assert f"judges right {shown}," in line(row, 12, 4.0, 0.0)
+
+
+def test_a_run_whose_agents_never_vote_reads_nothing_of_votes() -> None:
+    row = {**ROW, "trust/judge_accuracy": None, "trust/outside_accuracy": None}
+    assert "signal 50%, right 25%," in line(row, 12, 4.0, 0.0)
+    evaluated = {"step": 0, "phase": "eval", "test/valid_turns": 0.5, "test/turns_with_vote": None}
+    evaluated |= {"trust/judge_accuracy": None, "test_arithmetic/correct": 0.25}
+    assert line(evaluated, 9, 1.0, 2.0) == "step 0/9  evaluating  right 25%, valid turns 50%  [0:00:02]"
 
 
 def test_a_step_that_takes_minutes_has_an_estimate_of_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,7 +150,7 @@ def held_out(run: Run, step: int, right: int, valid: int) -> None:
             "phase": "eval",
             "test/valid_turns": valid / 10,
             "test/turns_with_vote": 0.0,
-            "trust/judge_accuracy": None,
+            "trust/judge_accuracy": float(right > 1),
         }
         | {"test_arithmetic/correct": right / 10, "debates/played": 10.0}
     )
@@ -165,7 +173,7 @@ def test_the_summary_pairs_held_out_questions_and_says_what_self_play_moved(
     )
     assert "60% after self-play; self-play +10 points [+0, +30]" in told
     # Five pairs are too few for an interval, however clear they look.
-    assert "judges right            – before, – after the warm start, – after self-play\n" in told
+    assert "judges right            0% before, 0% after the warm start, 100% after self-play\n" in told
     assert "Self-play moved: right answers, held out up (95% intervals over 10 held-out questions" in told
 
 
@@ -178,6 +186,4 @@ def test_the_summary_of_rows_that_somebody_cut_leaves_out_what_is_missing(
         run.append_metrics({"step": step, "phase": phase, "debates/with_gradient": "all"})
     assert summary(run, config, Terminal()) == 1
     told = capsys.readouterr().out
-    assert (
-        "0 of 0 debates carried a gradient, in 1 step." in told and "valid turns             – before, – after" in told
-    )
+    assert "0 of 0 debates carried a gradient, in 1 step." in told and "valid turns  " not in told

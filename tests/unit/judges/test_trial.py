@@ -22,6 +22,7 @@ from moot.engine import scripted
 from moot.engine.protocol import SamplingParams
 from moot.errors import EngineError
 from moot.judges.asking import Asked
+from support.asking import ChatServer, saying
 from support.dying import dies_after
 
 COUNT = 40
@@ -116,6 +117,25 @@ def test_a_judge_that_is_right_so_often_is_measured_as_that(
         rows["pairs 1"]["one_order"]["value"] == pytest.approx(share) and rows["pairs 1"]["order_flips"]["value"] == 0
     )
     assert rows["pairs 1"]["j"] is None
+
+
+def test_the_way_to_train_with_a_judge_names_no_model_that_cannot_be_trained(
+    answers: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The judge of a chat server, which says Yes to right answers alone; nobody answers, so nobody else is asked."""
+
+    def judge(number: int, body: dict[str, Any]) -> Any:
+        text = body["messages"][0]["content"]
+        asked, answered = re.search(r"Which number is (\d+)", text), re.search(r"boxed\{(\d+)\}", text)
+        assert asked and answered
+        return saying("Yes" if asked[1] == answered[1] else "No")
+
+    with ChatServer(judge) as server:
+        chat = ("--engine", "openai", "--base-url", server.url, "--model", "m", "--judges", "base", "--checks", "1")
+        assert main(["judge", "--answers", str(answers), *chat]) == 0
+    last = capsys.readouterr().out.strip().splitlines()[-1]
+    train = "moot train --task arithmetic --reward approval:checks=1"
+    assert last == f"Train with it: {train} --judge m@{server.url}"
 
 
 def test_a_judge_that_always_says_the_first_is_told_by_its_flips(

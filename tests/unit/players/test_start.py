@@ -148,6 +148,12 @@ def test_an_adapters_folder_is_taken_where_it_fits(tmp_path: Path, changes: Any,
             find_start(starting(tmp_path, engine="local"))
 
 
+def test_an_adapter_of_the_embedded_model_needs_no_download(tmp_path: Path) -> None:
+    (tmp_path / "adapter_config.json").write_text(json.dumps(ADAPTER))
+    with pytest.raises(ConfigError, match="and this run's is other; use --model smollm2-135m "):
+        find_start(starting(tmp_path, engine="local", model="other"))
+
+
 def test_what_the_first_run_has_seen_is_not_asked_of_the_second(tmp_path: Path) -> None:
     """arithmetic holds out other questions than it trains on, so the first run's questions stand in for a task."""
     first = played(tmp_path / "first", COLD)

@@ -137,21 +137,29 @@ def test_wrong_exercises_go_wrong_in_every_way() -> None:
     """By the value, by the numbers, and now and then with the target written behind them as if they made it."""
     task = load("countdown")
     assert task.exercises is not None
-    ways = dict.fromkeys(["value", "wrong number", "missing", "twice", "made it all the same", "claimed"], 0)
-    claimed_right = 0
+    kinds = ["value", "wrong number", "missing", "twice", "target alone", "made it all the same", "claimed", "signs"]
+    ways = dict.fromkeys(kinds, 0)
+    claimed_right = signs_right = 0
     for question, answer, right in itertools.islice(task.exercises(1), 1000):
         if right:
             claimed_right += "=" in answer
+            signs_right += not answer.isascii() or "\\" in answer
             continue
         numbers, target = asked(question.text)
         used = sorted(map(int, "".join(c if c.isdigit() else " " for c in answer.partition("=")[0]).split()))
         node = parsed(answer)
         assert node is not None
-        way = {-1: "missing", 0: "wrong number", 1: "twice"}[len(used) - len(numbers)] if used != numbers else "value"
+        way = (
+            {-2: "target alone", -1: "missing", 0: "wrong number", 1: "twice"}[len(used) - len(numbers)]
+            if used != numbers
+            else "value"
+        )
         ways[way] += 1
         ways["made it all the same"] += value(node) == target
         ways["claimed"] += "=" in answer
-    assert all(count >= 50 for count in ways.values()), ways
+        ways["signs"] += not answer.isascii() or "\\" in answer
+    assert all(count >= 25 for count in ways.values()), ways
+    assert signs_right >= 100
     assert abs(claimed_right - ways["claimed"]) < 60
 
 

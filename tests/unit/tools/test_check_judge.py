@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from moot.cli import judge as judge_command
 from moot.cli.judge import beats_a_coin, options
 from moot.cli.main import main
 from moot.debate.checks import Check
@@ -97,12 +99,42 @@ def test_the_way_is_that_of_training() -> None:
 
 
 @pytest.mark.parametrize(
+    ("reward", "judge", "parts", "asked"),
+    [
+        (
+            "majority",
+            "m@http://h/v1",
+            ("judge_filter:checks=3,show=answer",),
+            ("m@http://h/v1", "approval", "answer", 3),
+        ),
+        ("majority", "", ("judge_training", "judge_filter:checks=3"), ("base", "approval", "solution", 3)),
+        ("generator_judge", "", ("renewed_judge",), ("base", "lines", "solution", 1)),
+        ("approved:checks=2", "", ("judge_training",), ("base", "approval", "solution", 2)),
+        ("generator_judge", "", (), ("", "lines", "solution", 1)),
+    ],
+)
+def test_a_part_may_bring_the_judge_or_ask_it_otherwise(
+    reward: str, judge: str, parts: tuple[str, ...], asked: tuple[Any, ...]
+) -> None:
+    config = PRESETS["demo"]
+    config = replace(config, parts=parts, recipe=replace(config.recipe, judge=judge))
+    config = replace(config, protocol=config.protocol.with_choices({"reward": reward}))
+    way, trial = check_judge.way_of(config)
+    assert (way.judge, way.ballot, way.show, *trial.checks) == asked and check_judge.judge_named(config) == way.judge
+
+
+@pytest.mark.parametrize(
     ("way", "checks", "told"),
     [
         (Way("RUN@best"), 8, "--reward approval:checks=8 --judge RUN@best"),
         (Way("base", "approval", "answer"), 4, "--reward approval:checks=4,show=answer --judge base"),
         (Way("m@http://h/v1", "pairs"), 1, "--reward pairs --judge m@http://h/v1"),
         (Way("base", "lines"), 1, "--judge base --voters judges"),
+        (
+            Way("base", texts="my texts/a.toml"),
+            1,
+            "--reward approval:checks=1 --judge base --prompts 'my texts/a.toml'",
+        ),
     ],
 )
 def test_the_options_for_training_are_those_of_the_best_way(way: Way, checks: int, told: str) -> None:
@@ -113,7 +145,9 @@ def test_the_options_for_training_are_those_of_the_best_way(way: Way, checks: in
     assert options([TrialRow(way, checks, measure([]))]) == "" == options([])
 
 
-def test_a_runs_debates_are_answers(sevens: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_runs_debates_are_answers(
+    sevens: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     few: tuple[Any, ...] = (
         "--num-train-datapoints",
         "8",
@@ -132,6 +166,10 @@ def test_a_runs_debates_are_answers(sevens: str, capsys: pytest.CaptureFixture[s
     out = capsys.readouterr().out
     (row,) = json.loads(out)["rows"]
     assert row["pairs"] > 0 and json.loads(out)["options"] == "--reward approval:checks=2 --judge base"
-    assert main(["judge", "--engine", "scripted", "--answers", "run", "--checks", "2", "--task", sevens]) == 0
-    last = capsys.readouterr().out.rstrip().splitlines()[-1]
-    assert last.endswith("--reward approval:checks=2 --judge base") or "approval:checks=2" in last
+    # The script is no better than a coin, and is not recommended; a judge that knows is.
+    judged = judged[:-1]
+    assert main(list(judged)) == 0 and "Train with it" not in capsys.readouterr().out
+    monkeypatch.setattr(judge_command, "judge_of", lambda guest: Planted(True))
+    assert main([*judged, "--out", "knows"]) == 0
+    last = " ".join(capsys.readouterr().out.rpartition("Train with it:")[2].split())
+    assert last == f"moot train --task {sevens} --engine scripted --reward approval:checks=2 --judge base"

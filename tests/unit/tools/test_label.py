@@ -18,6 +18,8 @@ from moot.tasks import load
 from moot.tools.ask import group_answer
 from moot.tools.label import Label, calibrate, cautious, label_of, labelled_rows, read_sheet
 from moot.tools.transcripts import BadLine, score
+from moot.util.intervals import wilson
+from support.labelling import GSM8K, recorded
 from support.making import debate, v2
 
 
@@ -112,32 +114,43 @@ def test_the_precision_asked_for_is_reached_on_rows_that_were_held_out() -> None
     assert sum(precisions) / len(precisions) >= 0.95
 
 
-def recorded() -> list[Label]:
-    """300 sums of four kinds, each answered eight times by SmolLM2 (135M): `moot label sums.jsonl --k 8 --grader number
-    --instruction "Answer with the number alone." --max-tokens 16 --temperature 0.7`."""
+def labels_of(file: Path) -> list[Label]:
     labels = []
-    for line in (Path(__file__).parent / "fixtures/smollm2_sums.jsonl").read_text().splitlines():
-        row = json.loads(line)
+    for row in recorded(file):
         said = ["" if answer is None else f"\\boxed{{{answer}}}" for answer in row["said"]]
         played = plain_answers(Question(row["question"], row["answer"]), said)
         labels.append(label_of(group_answer(PlayedDebate(played, scoring=preset("v2").scoring)), known=True))
     return labels
 
 
-def test_what_a_real_small_model_cannot_reach_is_refused_and_what_it_can_holds_on_rows_held_out() -> None:
-    """SmolLM2 is right in 5% of what one in eight says and in 3 of 4 where most agree: 0.95 is out of reach, 0.5 is not. By
-    150 of its questions, 100 times drawn, the other 150 keep to the interval at least 9 times in 10."""
-    labels, inside, precisions = recorded(), 0, list[float]()
+@pytest.mark.parametrize(
+    ("file", "refused", "reached"),
+    [
+        # 300 sums of four kinds, each answered eight times by SmolLM2 (135M): `moot label sums.jsonl --k 8 --grader number
+        # --instruction "Answer with the number alone." --max-tokens 16 --temperature 0.7`. It is right in 5% of what one in
+        # eight says and in 3 of 4 where most agree.
+        (Path(__file__).parent / "fixtures/smollm2_sums.jsonl", 0.95, 0.5),
+        (GSM8K, 0.995, 0.95),
+    ],
+    ids=["smollm2", "gpt"],
+)
+def test_what_real_models_cannot_reach_is_refused_and_what_they_can_holds_on_rows_held_out(
+    file: Path, refused: float, reached: float
+) -> None:
+    """By half of the questions, drawn 100 times: the other half keep what was asked for on average, and miss it by more than
+    chance (their own 95% interval) at most 5 times."""
+    labels, missed, precisions = labels_of(file), 0, list[float]()
     for seed in range(100):
-        drawn = random.Random(seed).sample(labels, len(labels))
-        assert calibrate(drawn[:150], 0.95, 0.6).kept is None
-        if (kept := calibrate(drawn[:150], 0.5, 0.6).kept) is None:
+        drawn, half = random.Random(seed).sample(labels, len(labels)), len(labels) // 2
+        assert calibrate(drawn[:half], refused, 0.6).kept is None
+        if (kept := calibrate(drawn[:half], reached, 0.6).kept) is None:
             continue
-        others = [label for label in drawn[150:] if label.trusted(kept.threshold)]
-        precisions.append(sum(label.right is True for label in others) / len(others))
-        inside += kept.as_dict()["low"] <= precisions[-1] <= kept.as_dict()["high"]
-    assert len(precisions) >= 90 and inside >= 0.9 * len(precisions)
-    assert sum(precisions) / len(precisions) >= 0.5
+        others = [label for label in drawn[half:] if label.trusted(kept.threshold)]
+        right = sum(label.right is True for label in others)
+        precisions.append(right / len(others))
+        missed += wilson(right, len(others))[1] < reached
+    assert len(precisions) >= 90 and missed <= 5
+    assert sum(precisions) / len(precisions) >= reached
 
 
 # Who reads it

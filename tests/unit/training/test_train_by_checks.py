@@ -210,6 +210,28 @@ def test_how_many_checks_count_and_how_sure_they_must_be_is_chosen_again_afterwa
     assert approved.after.with_signal is not None and approved.largest_difference
 
 
+def test_a_good_judge_turns_the_majority_and_what_it_holds_is_paid(tmp_path: Path) -> None:
+    """At J = 0.9 a right answer has 1 + 2.94 · 0.8 = 3.36 votes, and a wrong one 1 - 2.94 · 0.6 = -0.77."""
+    settings = config("weighted_majority:checks=1,j=0.9")
+    batches = replace(settings.optim, num_train_datapoints=24)
+    setup = made(tmp_path / "run", replace(settings, optim=batches, eval_every=0), judge=Planted())
+    asyncio.run(train(setup))
+    outvoted = 0
+    for one in debates(setup.run):
+        assert one.scores is not None and one.grades is not None
+        paid = one.scores.streams["generator"].values
+        right = [one.correct(i) for i, turn in enumerate(one.debate.turns) if turn.answers]
+        outvoted += 0 < sum(right) < len(right) / 2
+        if any(right):
+            for i, turn in enumerate(one.debate.turns):
+                assert turn.failed or paid[turn.agent] == (float(one.correct(i)),)
+    assert outvoted, "in some debate fewer than half are right, and are paid all the same"
+    # Of a judge that is worth nothing, answers alone are votes.
+    nothing, counted = (rescore(setup.run, {"reward": name}) for name in ("weighted_majority:checks=1,j=0", "majority"))
+    assert nothing.after.correlation == counted.after.correlation and nothing.before.correlation is not None
+    assert counted.after.correlation is not None and nothing.before.correlation > counted.after.correlation
+
+
 @pytest.mark.parametrize(
     ("trained", "wanted", "why"),
     [

@@ -4,6 +4,7 @@
     generator_judge.py   per turn: answers and judging apart
     answers.py           truth and majority, per turn; truth_last and majority_last, per agent
     checked.py           approval, approved and pairs, per turn: by judges who check answers
+    weighted.py          weighted_majority, per turn: answers and a judge of known worth vote together
     own.py               a user's function as a reward
     making.py            what they are made with
 
@@ -27,6 +28,7 @@ from moot.debate.rewards.answers import truth as truth  # isort: skip
 from moot.debate.rewards.checked import by_approval as by_approval  # isort: skip
 from moot.debate.rewards.checked import by_scores as by_scores  # isort: skip
 from moot.debate.rewards.checked import scores_by_turn as scores_by_turn  # isort: skip
+from moot.debate.rewards.weighted import weighted_majority as weighted_majority  # isort: skip
 from moot.debate.rewards.making import FAILED as FAILED
 from moot.debate.rewards.making import agent_scores as agent_scores
 from moot.debate.rewards.making import held_answers as held_answers

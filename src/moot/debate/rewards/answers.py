@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from moot.debate.reward import Reward, register
 from moot.debate.rewards.making import (
+    FAILED,
     agent_scores,
     held_answers,
     last_parsed,
@@ -28,7 +29,7 @@ SOLUTION = {"solution": "generator"}
 def truth(debate: Debate, scoring: Scoring, grades: Grades | None) -> Scores:
     """1 for a turn with a right answer, 0 for another, -1 for a failed one."""
     correct = need_right(debate, grades, f"reward {scoring.reward}").correct
-    return turn_scores(debate, scoring, [float(right) for right in correct], centre_failures=True)
+    return turn_scores(debate, scoring, [float(right) for right in correct], failed=scoring.rule.settings.failed)
 
 
 def majority(debate: Debate, scoring: Scoring, grades: Grades | None) -> Scores:
@@ -39,7 +40,7 @@ def majority(debate: Debate, scoring: Scoring, grades: Grades | None) -> Scores:
     """
     graded = need_same(grades, scoring)
     held = graded.labelled if graded.labelled is not None else _with_most(debate, graded)
-    return turn_scores(debate, scoring, [float(equal) for equal in held], centre_failures=True)
+    return turn_scores(debate, scoring, [float(equal) for equal in held], failed=FAILED)
 
 
 def _with_most(debate: Debate, grades: Grades) -> list[bool]:
@@ -61,7 +62,7 @@ def majority_after_reading(debate: Debate, scoring: Scoring, grades: Grades | No
     most = plurality(held_answers(debate, graded))
     held = graded.labelled or [most is not None and kind == most for kind in graded.same]
     first = [float(is_held) if turn.round == 1 else None for turn, is_held in zip(debate.turns, held, strict=True)]
-    return turn_scores(debate, scoring, first, centre_failures=True)
+    return turn_scores(debate, scoring, first, failed=FAILED)
 
 
 def random_votes(debate: Debate, scoring: Scoring, grades: Grades | None) -> Scores:
@@ -74,7 +75,7 @@ def random_votes(debate: Debate, scoring: Scoring, grades: Grades | None) -> Sco
         toss = random.Random(f"{debate.question.text}/{turn.round}/{turn.agent}").random()
         return float(graded.answers[i] is not None and toss < scoring.rule.settings.share)
 
-    return turn_scores(debate, scoring, [tossed(i) for i in range(len(debate.turns))], centre_failures=True)
+    return turn_scores(debate, scoring, [tossed(i) for i in range(len(debate.turns))], failed=0.0)
 
 
 def truth_last(debate: Debate, scoring: Scoring, grades: Grades | None) -> Scores:
@@ -94,6 +95,12 @@ def majority_last(debate: Debate, scoring: Scoring, grades: Grades | None) -> Sc
 
 
 @dataclass(frozen=True)
+class TruthSettings:
+    failed: float = FAILED
+    """Paid to a failed turn. Where answers are searched for at length, 0 makes a cut one no worse than a guess."""
+
+
+@dataclass(frozen=True)
 class RandomSettings:
     share: float = 0.5
     """Of the answers, those that are paid 1."""
@@ -103,7 +110,17 @@ class RandomSettings:
             raise ConfigError(f"share must be between 0 and 1, got {self.share}; 0.5 is a coin")
 
 
-register(Reward("truth", truth, per="turn", grades="right", estimator="center_round", sections=SOLUTION))
+register(
+    Reward(
+        "truth",
+        truth,
+        per="turn",
+        grades="right",
+        estimator="center_round",
+        sections=SOLUTION,
+        settings=TruthSettings(),
+    )
+)
 register(Reward("majority", majority, per="turn", grades="same", estimator="center_round", sections=SOLUTION))
 register(
     Reward(

@@ -32,17 +32,17 @@ def turn_scores(
     scoring: Scoring,
     values: Sequence[float | None],
     votes: Sequence[Vote] = (),
-    centre_failures: bool = False,
+    failed: float | None = None,
 ) -> Scores:
     """One reward for each turn, for the sections that the reward credits; None for a turn without a signal. A ballot
-    holds no answer and takes no part. A failed turn gets -1: a penalty after centring, or with `centre_failures` a
-    reward like any other."""
+    holds no answer and takes no part. A failed turn gets -1, a penalty after centring, or `failed`, a reward like any
+    other."""
 
     def reward(i: int) -> float | None:
         turn = debate.turns[i]
-        return (FAILED if centre_failures else None) if turn.failed else None if turn.ballot else values[i]
+        return failed if turn.failed else None if turn.ballot else values[i]
 
-    penalties = by_agent(debate, lambda i: FAILED if debate.turns[i].failed and not centre_failures else 0.0)
+    penalties = by_agent(debate, lambda i: FAILED if debate.turns[i].failed and failed is None else 0.0)
     stream = paid_stream(by_agent(debate, reward), penalties, lowest=scoring.rule.lowest)
     name = answer_stream(scoring.stream_of.values())
     return Scores({name: stream}, scoring.stream_of, votes=tuple(votes), ballots=ballots_read(debate))

@@ -53,7 +53,8 @@ class JudgeFilter(Part):
         """Of the batch that was played last."""
 
     def check(self, config: TrainConfig) -> None:
-        if config.protocol.scoring.rule.grades != "same":
+        rule = config.protocol.scoring.rule
+        if rule.grades != "same" or rule.checked:
             raise ConfigError(f"judge_filter needs the reward majority, got {config.protocol.scoring.reward}")
         brought = {"renewed_judge", "judge_training", "moving_judge"} & {split_part(text)[0] for text in config.parts}
         if not config.recipe.judge and not brought:

@@ -148,32 +148,41 @@ class JudgeTraining(Part):
         await self.steps.keep()
 
     async def _first_phase(self, setup: Setup, sampler: Sampler) -> None:
-        steps, wanted, task = self.steps, self.settings.steps, setup.tasks[0]
-        while steps.done < wanted:
-            setup.watcher.counted("judge steps", steps.done, wanted)
-            number = steps.done + 1
-            seed = f"{setup.config.seed}/judge/{number}"
-            if self.lessons.are_made(task):
-                exercises, tokens = self.lessons.made(task, seed, self.settings.exercises), 0
-            else:
-                questions = further(task, number, LOOKED_AT * self.settings.exercises)
-                count = self.settings.exercises
-                exercises, tokens = await self.lessons.of_answers(setup, task, sampler, questions, count, seed)
-            if not exercises:
-                raise Stopped(self._nothing(task, "training"))
-            config = setup.config
-            rate = learning_rate(config.optim.learning_rate, rate_settings(config.parts), number, 0.0)
-            row = await steps.step(exercises, rate, tokens)
-            if steps.done == wanted:
-                measured = await self._measured(setup)
-                row |= {**measured, "tokens": row["tokens"] + measured["tokens"]}
-            await steps.keep()
-            steps.prune({0, steps.done - 1, steps.done})
-            setup.watcher.counted("judge steps", steps.done, wanted)
+        steps, wanted, task, config = self.steps, self.settings.steps, setup.tasks[0], setup.config
+        # The answers that the next step needs are sampled while this one is taken: who answers stands still.
+        coming = [asyncio.create_task(self._exercises(setup, sampler, steps.done + 1))] if steps.done < wanted else []
+        try:
+            while steps.done < wanted:
+                setup.watcher.counted("judge steps", steps.done, wanted)
+                number = steps.done + 1
+                exercises, tokens = await coming.pop()
+                if not exercises:
+                    raise Stopped(self._nothing(task, "training"))
+                if number < wanted:
+                    coming = [asyncio.create_task(self._exercises(setup, sampler, number + 1))]
+                rate = learning_rate(config.optim.learning_rate, rate_settings(config.parts), number, 0.0)
+                row = await steps.step(exercises, rate, tokens)
+                if steps.done == wanted:
+                    measured = await self._measured(setup)
+                    row |= {**measured, "tokens": row["tokens"] + measured["tokens"]}
+                await steps.keep()
+                steps.prune({0, steps.done - 1, steps.done})
+                setup.watcher.counted("judge steps", steps.done, wanted)
+        finally:
+            for task_left in coming:
+                task_left.cancel()
         if wanted:
             setup.watcher.note(self._told(wanted))
         if wanted and self.settings.adapter == "policy":
             await self._forget_moments(setup)
+
+    async def _exercises(self, setup: Setup, sampler: Sampler, number: int) -> tuple[list[Exercise], int]:
+        """Of a step of the first phase, and the tokens that finding them took."""
+        task, count, seed = setup.tasks[0], self.settings.exercises, f"{setup.config.seed}/judge/{number}"
+        if self.lessons.are_made(task):
+            return self.lessons.made(task, seed, count), 0
+        questions = further(task, number, LOOKED_AT * count)
+        return await self.lessons.of_answers(setup, task, sampler, questions, count, seed)
 
     def _told(self, step: int) -> str:
         before, after = (self.steps.rows[number]["pair_accuracy"] for number in (0, step))

@@ -55,7 +55,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[LocalEngine, list
     transformers.AutoModelForCausalLM.from_config(transformers.AutoConfig.for_model("llama", **SHAPE)).save_pretrained(
         path
     )
-    engine = LocalEngine.create(str(path), device="cpu", dtype="fp32", max_cache_gib=0.02, lora_rank=4)
+    device = os.environ.get("MOOT_TEST_DEVICE", "cpu")
+    engine = LocalEngine.create(str(path), device=device, dtype="fp32", max_cache_gib=0.02, lora_rank=4)
     weights = [Weights(0, ())]
     tokens, ones = np.arange(1, 21, dtype=np.int32), np.ones(20, np.float32)
     for key, sign in ((1, 1.0), (2, -1.0)):

@@ -72,6 +72,10 @@ def test_its_tokens_are_counted_and_it_writes_no_ballots(tmp_path: Path) -> None
     ("config", "says"),
     [
         (replace(FILTERED, protocol=QUIET.protocol), "judge_filter needs the reward majority, got generator_judge"),
+        (
+            replace(FILTERED, protocol=QUIET.protocol.with_choices(reward="weighted_majority")),
+            "judge_filter needs the reward majority, got weighted_majority",
+        ),
         (replace(FILTERED, recipe=QUIET.recipe), "judge_filter needs a judge without a seat: name one with --judge"),
     ],
 )
