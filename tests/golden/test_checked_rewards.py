@@ -112,6 +112,12 @@ def test_level_votes_go_to_the_lowest_numbered_agent_and_a_label_decides_before_
     grades = Grades(tuple("abc"), (False,) * 3, (2, 0, 1))
     scoring = Scoring(reward="weighted_majority:checks=1,j=0.6")
     assert score(two, scoring, grades).streams["generator"].to_center == ((1.0,), (0.0,), (0.0,))
+    # Where 0.1, 0.2 and 0.3 are added in the other order the sum is another in its last digit; level they are all the same.
+    six = debate(V2, [[""] * 6])
+    heard = replace(six, checks=tuple(Check(v, turns=(i,)) for i, v in enumerate([0.1, 0.2, 0.3, 0.3, 0.2, 0.1])))
+    halves = Grades(tuple("aaabbb"), (False,) * 6, (0, 0, 0, 1, 1, 1))
+    paid_to = score(heard, Scoring(reward="weighted_majority:checks=1,j=0.05"), halves).streams["generator"].to_center
+    assert paid_to == ((1.0,),) * 3 + ((0.0,),) * 3
     labelled = replace(grades, labelled=(False, False, True))
     assert score(two, scoring, labelled).streams["generator"].to_center == ((0.0,), (0.0,), (1.0,))
 

@@ -168,6 +168,12 @@ def test_a_table_of_measures_by_hand() -> None:
     assert measures.one_order is None and measures.order_flips is None
 
 
+def test_a_half_is_no_approval() -> None:
+    """A right answer has exactly ½ and a wrong one less: nobody is approved, and J is 0, not 1."""
+    measures = measure([Judged((True, False), (0.5, 0.1), (1, 1), False)])
+    assert measures.j is not None and measures.j.value == 0.0
+
+
 def test_precision_counts_level_pairs_at_the_border_alike() -> None:
     # Of five pairs one is wanted at 20%: two are level, one won and one lost.
     judged = [Judged((True, False), (0.9, 0.1), (1, 1), False), Judged((True, False), (0.1, 0.9), (1, 1), False)]
@@ -186,6 +192,8 @@ def test_pairs_have_measures_of_their_own_and_no_j() -> None:
     assert measures.j is None
     # A right one against a wrong one, order by order: won, won; won, lost. The pair of two wrong ones says nothing.
     assert measures.one_order is not None and measures.one_order.value == pytest.approx(3 / 4)
+    sure = measure([Judged((True, False), (0.85, 0.15), (1, 2), False, 12, pairs[:1])], "pairs")
+    assert sure.one_order is not None and sure.one_order.value == 1.0, "preferred in the second place too"
     # The last one prefers nobody in one order and the first in the other: a change, too.
     assert measures.order_flips is not None and measures.order_flips.value == pytest.approx(2 / 3)
     assert measures.cost is not None and measures.cost.value == 4

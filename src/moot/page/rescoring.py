@@ -13,8 +13,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
+from moot.debate.reward import reward_named
 from moot.debate.rewards import REWARDS
 from moot.debate.scoring import Scoring
+from moot.debate.typed_fields import as_json
 from moot.errors import ConfigError
 from moot.page.filters import Refused, whole
 from moot.page.runs import LARGEST, inside
@@ -31,6 +33,8 @@ _LISTED = {
     name: _YES_NO if kind is bool else get_args(kind) for name, kind in _KINDS.items() if kind is bool or get_args(kind)
 }
 NUMBERS = [name for name, kind in _KINDS.items() if kind is float]
+OF_CHECKS = ("checks", "vote_margin", "j")
+"""Settings of rewards by judges who check answers that can be chosen again."""
 
 
 def offered() -> dict[str, tuple[str, ...]]:
@@ -52,6 +56,7 @@ def rescored(path: Path, asked: Mapping[str, str]) -> dict[str, Any]:
         if not isinstance(trained, dict):
             raise ConfigError("its run.json has no protocol")
         _must_be_ours(trained, choices)
+        choices |= _of_checks(choices.get("reward"), str(trained.get("reward")), asked)
         first, last = (
             whole(name, asked[name]) if asked.get(name) else other for name, other in (("from", 0), ("to", 10**15))
         )
@@ -68,6 +73,7 @@ def rescored(path: Path, asked: Mapping[str, str]) -> dict[str, Any]:
         "steps": [chosen[0], chosen[-1]] if chosen else [],
         "of": len(steps),
         "choices": offered(),
+        "numbers": ["reward_mix", *(OF_CHECKS if reward_named(str(trained.get("reward"))).checked else ())],
         "trained": own,
     }
 
@@ -95,10 +101,24 @@ def _choices(asked: Mapping[str, str]) -> dict[str, Any]:
     return given
 
 
+def _of_checks(chosen: str | None, trained: str, asked: Mapping[str, str]) -> dict[str, str]:
+    """A reward by checks with what the judges of the run were asked, and with the settings that are asked for."""
+    given = {name: asked[name][:40] for name in OF_CHECKS if asked.get(name)}
+    rule, own = reward_named(chosen or trained), reward_named(trained)
+    if not rule.checked or not (chosen or given):
+        return {}
+    kept = as_json(own.settings) if chosen in (None, own.name.partition(":")[0]) else own.asks
+    named = {name: value for name, value in {**kept, **given}.items() if name in as_json(rule.settings)}
+    settings = ",".join(f"{name}={value}" for name, value in named.items())
+    return {"reward": f"{rule.name.partition(':')[0]}:{settings}" if settings else rule.name}
+
+
 def _must_be_ours(trained: Mapping[str, Any], choices: Mapping[str, Any]) -> None:
     for name in ("reward", "advantage"):
         used = choices.get(name, trained.get(name))
-        if used is not None and used not in offered()[name]:
+        # The settings of a reward stand behind its name.
+        plain = str(used).partition(":")[0] if name == "reward" else used
+        if used is not None and plain not in offered()[name]:
             raise Refused(
                 f"{name} {str(used)[:80]!r} is a file of its own, which the page does not run; choose another, or use "
                 "moot rescore"

@@ -14,7 +14,8 @@ from support.requesting import ask
 
 pytest.importorskip("starlette")
 
-from moot.page.rescoring import offered
+from moot.debate.protocols import V2
+from moot.page.rescoring import OF_CHECKS, offered
 from moot.page.runs import Runs
 from moot.page.server import STATIC, make_app
 from moot.rl import trust_help as explain
@@ -265,6 +266,39 @@ def test_another_reward_counts_the_same_votes(app: Any, run: Path) -> None:
     assert ask(app, "/api/rescore?run=a%20run&from=9").json["found"] is None
 
 
+def test_the_margin_and_the_checks_of_a_run_by_judges_are_chosen_again(tmp_path: Path) -> None:
+    """Two checks each: 0.9 and 0.7, 0.4 and 0.2, 0.5 and 0.7. 2s - 1 is 0.6, -0.4 and 0.2; of the first checks alone 0.8,
+    -0.2 and 0; and where 0.3 is the margin, 0.6, -0.4 and nothing."""
+    values = [(0.9, 0.7), (0.4, 0.2), (0.5, 0.7)]
+    checks = [
+        {"turns": [turn], "judge": 0, "value": value, "by": "probability", "tokens": 7, "thinking": "Hm."}
+        for turn, own in enumerate(values)
+        for value in own
+    ]
+    protocol, told = {**V2.as_dict(), "reward": "approval:checks=2"}, [[0.6], [-0.4], [0.2]]
+    rows = {"rewards": {"generator": told}, "advantages": {"generator": told}, "votes": [], "signal": True}
+    saved = record(turn(0), turn(1), turn(2), protocol=protocol, checks=checks, max_rounds=1, **rows)
+    run = write_run(tmp_path / "runs" / "judged", {1: [saved]}, [])
+    header = json.loads((run / "run.json").read_text())
+    (run / "run.json").write_text(json.dumps({**header, "config": {**header["config"], "protocol": protocol}}))
+    app = make_app(Runs([tmp_path / "runs"]), tmp_path / "cache")
+
+    def counted(asked: str) -> tuple[Any, Any]:
+        answer = ask(app, f"/api/rescore?run=judged{asked}")
+        assert answer.status == 200, answer.json
+        return answer.json["found"]["after"]["reward"], answer.json["found"]["after"]["reward_mean"]
+
+    assert ask(app, "/api/rescore?run=judged").json["numbers"] == ["reward_mix", *OF_CHECKS]
+    assert counted("") == ("approval:checks=2", pytest.approx(0.4 / 3))
+    assert counted("&checks=1")[1] == pytest.approx(0.6 / 3)
+    assert counted("&vote_margin=0.3")[1] == pytest.approx(0.2 / 3)
+    assert counted("&reward=approved") == ("approved:checks=2,show=solution", pytest.approx(1 / 3))
+    assert counted("&reward=approved&vote_margin=0")[1] == pytest.approx(2 / 3)
+    assert counted("&reward=truth")[0] == "truth", "what has no checks takes no settings of them"
+    for wrong in ("&checks=3", "&checks=x", "&vote_margin=2", "&reward=pairs", "&checks=1,show=answer"):
+        assert ask(app, f"/api/rescore?run=judged{wrong}").status == 400
+
+
 @pytest.mark.parametrize(
     ("asked", "complaint"),
     [
@@ -328,4 +362,4 @@ def test_the_page_asks_for_nothing_that_is_not_here(app: Any) -> None:
 
 def test_every_choice_that_can_be_counted_again_has_a_label_on_the_page() -> None:
     labels = (STATIC / "rescore.js").read_text()
-    assert [name for name in offered() if f"  {name}: " not in labels] == []
+    assert [name for name in (*offered(), *OF_CHECKS) if f"  {name}: " not in labels] == []

@@ -23,6 +23,9 @@ const LABELS = {
   literal: "To the letter",
   voters: "Whose votes count",
   reward_mix: "Share of truth",
+  checks: "Checks that count",
+  vote_margin: "Margin of a vote",
+  j: "J of the judge",
 };
 const NAMES = Object.keys(LABELS);
 
@@ -48,7 +51,7 @@ export function rescoreView(main, query, runs) {
     ),
   );
 
-  function draw({ choices, trained }) {
+  function draw({ choices, numbers, trained }) {
     const pick = (name) => {
       const was = trained[name] === true ? "yes" : trained[name] === false ? "no" : trained[name];
       const options = [
@@ -73,7 +76,7 @@ export function rescoreView(main, query, runs) {
         h("span", {}, label),
         h("input", { name, value: asked[name] ?? "", size: 6, onchange: (event) => change({ [name]: event.target.value.trim() }) }),
       );
-    fill(form, Object.keys(choices).map(pick), ["reward_mix"].map((name) => field(name, LABELS[name])), field("from", "From step"), field("to", "To step"));
+    fill(form, Object.keys(choices).map(pick), numbers.map((name) => field(name, LABELS[name])), field("from", "From step"), field("to", "To step"));
   }
 
   function change(values) {
