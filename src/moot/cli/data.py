@@ -23,12 +23,10 @@ SHOWN = 10
 @dataclass(frozen=True)
 class Data:
     """Check a task's data: every right answer passes its own grader, a perturbed one does not, nothing is there twice,
-    and no
-    test question is trained on.
+    and no test question is trained on.
 
-    TASK is what --task takes elsewhere: arithmetic, countdown, constraints, gsm8k, math:algebra,level=1-3, aime24,
-    reasoning-gym:NAME, longwriter, humaneval, code:FILE, questions.jsonl, prompts.txt. gsm8k:train=FILE,test=FILE reads
-    files instead of the hub.
+    TASK is what --task takes elsewhere, as in math:algebra,level=1-3, code:FILE or questions.jsonl.
+    gsm8k:train=FILE,test=FILE reads files instead of the hub.
     Exit status 1 when something is wrong.
     """
 

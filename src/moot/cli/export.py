@@ -14,7 +14,7 @@ from moot.cli.ending import complain, kept
 from moot.errors import ConfigError, EngineError
 from moot.runs import Run
 from moot.tools.export.hub import check_push, push_folder
-from moot.tools.export.kinds import KINDS, LARGE, Exporting, Options
+from moot.tools.export.kinds import KINDS, Exporting, Options
 from moot.tools.export.labels import export_labels
 from moot.tools.export.places import check_free
 from moot.util.safe_text import counted, one_line
@@ -91,7 +91,7 @@ class Export:
                 raise ConfigError("push takes the adapter or the merged model, got both; name one of them")
             check_push(self.push)
             named += [] if self.adapter or self.merged else ["adapter"]
-        kinds = named or [kind for kind in KINDS if kind not in LARGE]
+        kinds = named or [kind for kind, about in KINDS.items() if not about.large]
         if any(path.is_file() for path in self.runs):
             return self._labels(named, console)
         options = Options(**{option.name: getattr(self, option.name) for option in fields(Options)})

@@ -11,8 +11,13 @@ from moot.debate.prompt_texts import Prompts, load_prompts
 from moot.debate.reward import reward_names
 from moot.debate.scoring import Scoring
 
-# Help lists every reward that is known; a docstring could only list those of the day it was written.
-Scoring.__annotations__["reward"] = Annotated[str, arg(help=f"{reward_names()}.")]
+
+def describe(kind: type, name: str, text: str) -> None:
+    """Help that lists what is known; a docstring could only list what there was on the day it was written."""
+    kind.__annotations__[name] = Annotated[str, arg(help=text)]
+
+
+describe(Scoring, "reward", f"{reward_names()}.")
 REGISTRY = ConstructorRegistry()
 ProtocolName = Literal["v1", "v2", "v2_literal", "advocates"]
 OtherProtocol = Annotated[

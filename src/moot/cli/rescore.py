@@ -16,14 +16,17 @@ from rich.table import Table
 
 from moot.cli.console import Terminal, bar
 from moot.cli.ending import complain
-from moot.cli.registry import option_names
+from moot.cli.registry import describe, option_names
 from moot.debate.protocols import preset
 from moot.debate.scoring import Scoring
 from moot.errors import ConfigError
+from moot.rl.lookup import estimator_names
 from moot.runs import Run
 from moot.runs.select import pick_steps
 from moot.tools.rescore import SCORING, SPOKEN, Rescored, Totals, own_scoring, rescore
 from moot.util.safe_text import one_line
+
+describe(Scoring, "advantage", f"{estimator_names()}; auto is the one that belongs to the reward.")
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import tyro
 
 from moot.debate.prompt_texts import DEFAULT, Prompts
 from moot.debate.rules import Rules
+from moot.engine.kinds import KINDS, Engine
 from moot.errors import ConfigError
 from moot.judges.asking import judge_of
 from moot.players.chat.chat import Patience
@@ -25,7 +26,7 @@ from moot.tools.judged import Judging, ballot_named
 
 @dataclass(frozen=True)
 class Speakers:
-    engine: Literal["local", "openai", "tinker", "scripted"] = "local"
+    engine: Engine = "local"
     """What runs the model: this machine, an OpenAI-compatible server, a Tinker server, or a script for trying out the
     command."""
     model: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
@@ -98,7 +99,7 @@ class Speakers:
         others = parse_seats(self.seat, agents, self.place if self.engine != "tinker" else None)
         if self.engine == "openai" and len(others) < agents:
             own_endpoint(self.place, self.model)
-        if self.base_url and self.engine not in ("openai", "tinker") and not self.seat:
+        if self.base_url and not KINDS[self.engine].server and not self.seat:
             raise ConfigError(
                 f"base-url is for --engine openai or tinker, got --engine {self.engine}; change one of the two"
             )
@@ -123,7 +124,7 @@ class Speakers:
         named = {name: getattr(self, name) for name in common.split()}
         settings = {**named, "sections": self.rules().sections, "seats": list(self.seat)}
         settings["temperature"] = None if self.temperature == 1 else self.temperature
-        settings["base_url"] = self.place if self.engine in ("openai", "tinker") else None
+        settings["base_url"] = self.place if KINDS[self.engine].server else None
         judged = {} if self.judge is None else {"judge": self.judge, "ballot": self.ballot}
         return settings | judged | ({} if self.prompts == DEFAULT else {"prompts": self.prompts.digest})
 

@@ -14,25 +14,34 @@ import tyro
 from moot.cli.console import Terminal
 from moot.cli.ending import Ended, complain, interruptible, kept
 from moot.cli.loggers import Loggers, check_names
-from moot.cli.registry import OtherProtocol, option_names
+from moot.cli.registry import OtherProtocol, describe, option_names
 from moot.debate.prompts import temperature as seat_temperature
 from moot.debate.protocols import PRESETS as PROTOCOLS
-from moot.debate.scoring import judge_warning
+from moot.debate.scoring import Scoring, judge_warning, listed
 from moot.errors import ConfigError
 from moot.players.untrusted import AGAIN, check_trusted, trained_names
+from moot.rl.lookup import estimator_names
 from moot.runs import Run
 from moot.runs.lock import locked
 from moot.settings.changes import change_settings, is_finished
 from moot.settings.file import RunFile, read_run_file, with_settings
 from moot.settings.presets import PRESETS, find_preset
 from moot.settings.saved import config_of
-from moot.settings.train import TrainConfig
+from moot.settings.train import DebateConfig, TrainConfig
+from moot.tasks import TASKS
 from moot.training.parts import fitting
 from moot.training.setup import check_folder, check_named
 from moot.training.state import Setup
 from moot.training.together import carry_out_together, prepare_together
 
 _DEFAULT = "demo"
+describe(
+    DebateConfig,
+    "task",
+    f"Where questions come from: {', '.join(TASKS)}, or a file; settings follow a colon, as in math:algebra,level=1-3, "
+    "reasoning-gym:NAME or code:FILE. docs/tasks.md lists them.",
+)
+describe(Scoring, "advantage", f"{estimator_names()}; auto is the one that belongs to the reward.")
 
 
 @dataclass(frozen=True)
@@ -44,8 +53,7 @@ class Train:
     --resume RUN. Everything is kept under the run's folder.
     """
 
-    preset: str = _DEFAULT
-    """Where the other defaults come from: demo, majority, truth, math, easy, hard, v1, aime or advocates."""
+    preset: Annotated[str, tyro.conf.arg(help=f"Where the other defaults come from: {listed(PRESETS)}.")] = _DEFAULT
     protocol: OtherProtocol = None
     """The rules of the debates and how votes count, all at once; the preset's if not given. Single choices below win
     over it."""
@@ -221,7 +229,7 @@ def demo_elsewhere(preset: str, config: TrainConfig) -> str | None:
     questions."""
     d, demo = config.debate, PRESETS["demo"]
     at_home = config.model.model == demo.model.model and d.task.partition(":")[0] == demo.debate.task
-    if preset != "demo" or at_home or config.model.engine == "scripted" or d.max_tokens != demo.debate.max_tokens:
+    if preset != "demo" or at_home or config.model.kind.scripted or d.max_tokens != demo.debate.max_tokens:
         return None
     return (
         f"the preset demo is made for {demo.model.model} on {demo.debate.task}: solutions of at most {d.max_tokens} "

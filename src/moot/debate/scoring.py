@@ -39,8 +39,7 @@ class Scoring:
     lambda_judge: float = 1.0
     """Weight of the judge advantages."""
     advantage: str = "auto"
-    """center_group, center_round, center_seat, normalize_batch, or path.py:function; auto is the one that belongs to
-    the reward (center_round for truth and majority, center_group for the others)."""
+    """An estimator by its name, or path.py:function; auto is the one that belongs to the reward."""
     evaluation_credit: Literal["generator", "judge", "nobody"] = "generator"
     """Whose advantage the evaluation's tokens get under generator_judge: the answer's, as in the source; the votes'
     that the evaluation

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, Literal
+
+Engine = Literal["local", "tinker", "scripted", "openai"]
 
 
 @dataclass(frozen=True)
@@ -19,9 +22,14 @@ class Kind:
     """Prompts with a common beginning are computed together."""
 
 
-KINDS = {
+KINDS: dict[str, Kind] = {
     "local": Kind(shares_prefixes=True),
     "tinker": Kind(server=True),
     "scripted": Kind(scripted="The scripted engine"),
     "openai": Kind(trains=False, server=True),
 }
+
+
+def kind_named(name: Any) -> Kind:
+    """As a run's file has it; one that nobody knows is a model like others."""
+    return KINDS.get(name, Kind()) if isinstance(name, str) else Kind()

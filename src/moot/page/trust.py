@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from moot.page.index import lines, stamps
-from moot.rl.trust import LESS_HALF, WINDOW, Share, counts
+from moot.rl.trust import LESS_HALF, MEANS, WINDOW, Share, counts
 from moot.runs.record import read_line
 from moot.tokens.played import PlayedDebate
 from moot.util.intervals import cautious_interval, interval, wilson
@@ -22,14 +22,6 @@ DRAWS = 2000
 """Of a bootstrap, for the same reason."""
 FEWEST = 10
 """Debates without which a mean that is not a share has no interval."""
-MEANS = (
-    "trust/vote_truth_agreement",
-    "trust/answer_diversity",
-    "trust/plurality_share",
-    "trust/mean_accuracy",
-    "trust/judges_per_pair",
-)
-"""What is not a share of votes or debates, so that Wilson's interval does not apply."""
 GAP = "trust/winner_gap"
 """How much more often the winner is right than the mean agent of the same debates."""
 

@@ -49,8 +49,7 @@ def center_group(debates: Sequence[Sequence[Cell]], means: dict[int, float]) -> 
 def center_round(debates: Sequence[Sequence[Cell]], means: dict[int, float]) -> list[list[float]]:
     """Minus the mean over the agents of the same round, so that early answers are not compared with late ones."""
     if any(cell.round is None for cells in debates for cell in cells):
-        why = "advantage center_round needs rewards per turn, and this reward is per agent"
-        raise ConfigError(f"{why}; use center_group")
+        raise ConfigError("center_round needs rewards per turn, and this reward is per agent; use center_group")
     return _minus_group_mean(debates, lambda debate, cell: (debate, cell.round))
 
 
@@ -85,6 +84,8 @@ ESTIMATORS: dict[str, Estimator] = {
     "center_seat": center_seat,
     "normalize_batch": normalize_batch,
 }
+PER_TURN = (center_round,)
+"""Those that need rewards per turn."""
 
 
 def _mean(values: Sequence[float]) -> float:

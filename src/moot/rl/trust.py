@@ -25,6 +25,11 @@ Share = tuple[float, float]
 over debates."""
 LESS_HALF = ("trust/position_bias", "trust/length_bias")
 """Shares of which one half is taken away: 0 is fair."""
+MEANS = (
+    *("trust/vote_truth_agreement", "trust/answer_diversity", "trust/plurality_share"),
+    *("trust/mean_accuracy", "trust/judges_per_pair"),
+)
+"""What is not a share of votes or debates, so that Wilson's interval does not apply."""
 
 OUTSIDE = ("trust/outside_agreement", "trust/outside_accuracy")
 PEERS = (
@@ -195,7 +200,7 @@ def _length(played: PlayedDebate, turn: int) -> int:
 
 
 def _vote_shares(played: PlayedDebate) -> dict[int, float]:
-    """The generator reward of each debates response, whatever reward the run trains on."""
+    """The generator reward of each response, whatever reward the run trains on."""
     won: dict[int, list[float]] = defaultdict(list)
     for vote in played.decided_votes():
         won[vote.left].append(1.0)

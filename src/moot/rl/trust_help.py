@@ -93,8 +93,8 @@ PANEL: dict[str, Meaning] = {
         "Rising: judges repeat their votes; keep `--one-ballot-per-pair` on.",
     ),
     "trust/judge_held_out": Meaning(
-        "With `--judge renewed`: how often votes on held-out debates preferred the right answer when the copy that "
-        "judges now was taken.",
+        "With `--with renewed_judge`: how often votes on held-out debates preferred the right answer when the copy "
+        "that judges now was taken.",
         "Standing still for long: the policy does not learn to judge; name a stronger judge (`--judge NAME`).",
     ),
     "trust/outside_agreement": Meaning(

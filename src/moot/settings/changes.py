@@ -11,16 +11,10 @@ from moot.debate.prompt_texts import Prompts
 from moot.errors import ConfigError
 from moot.runs import Run, write_atomically
 from moot.runs.run import tokens_spent
+from moot.settings.limits import changeable
 from moot.settings.rate import rate_settings
 from moot.settings.saved import config_of
 from moot.settings.train import TrainConfig
-
-CHANGEABLE = {
-    "num_train_datapoints", "max_sampled_tokens", "eval_every", "save_every",
-    "device", "cache_gib", "token_budget", "base_url",
-}  # fmt: skip
-"""How far a run goes, how often it looks, and where it runs. All else would make the steps before and after two
-different runs."""
 
 
 def differences(a: Any, b: Any) -> Iterator[tuple[str, Any, Any]]:
@@ -44,7 +38,8 @@ def change_settings(run: Run, wanted: TrainConfig, write: bool = True) -> list[s
     """Writes what may change into the run, and answers with notes on it. Refuses all else by name."""
     before = config_of(run)
     changed = list(differences(before, wanted))
-    if fixed := [change for change in changed if change[0] not in CHANGEABLE]:
+    free = set(changeable(wanted))
+    if fixed := [change for change in changed if change[0] not in free]:
         raise ConfigError(
             f"--resume cannot change {told(fixed)} of {run.path}; start another run with --run, or leave it out"
         )

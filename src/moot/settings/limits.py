@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import math
-from dataclasses import fields
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
 from typing import Any, get_type_hints
 
 from annotated_types import Ge as Ge
 from annotated_types import Le as Le
 
 from moot.errors import ConfigError
+
+ON_RESUME = "may change when a run continues"
+"""Beside the limits of settings that say how far a run goes, how often it looks, and where it runs. All others would
+make the steps before and after two different runs."""
 
 
 def check_limits(settings: Any) -> None:
@@ -26,3 +31,13 @@ def check_limits(settings: Any) -> None:
                 raise ConfigError(f"{name} must be {least}, got {value}")
             if isinstance(limit, Le) and value > limit.le:
                 raise ConfigError(f"{name} must be at most {limit.le}, got {value}")
+
+
+def changeable(settings: Any) -> Iterator[str]:
+    """Those settings, with those of its parts."""
+    hints = get_type_hints(type(settings), include_extras=True)
+    for name, value in ((field.name, getattr(settings, field.name)) for field in fields(settings)):
+        if ON_RESUME in getattr(hints[name], "__metadata__", ()):
+            yield name
+        elif is_dataclass(value):
+            yield from changeable(value)

@@ -5,19 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from moot.engine.kinds import KINDS, Kind
-from moot.settings.limits import Ge, Le, check_limits
+from moot.engine.kinds import KINDS, Engine, Kind
+from moot.settings.limits import ON_RESUME, Ge, Le, check_limits
 
 
 @dataclass(frozen=True)
 class ModelConfig:
     model: str = "smollm2-135m"
     """A hub id, a directory with a checkpoint, or smollm2-135m."""
-    engine: Literal["local", "tinker", "scripted", "openai"] = "local"
+    engine: Engine = "local"
     """What runs the model: this machine, or a server that speaks the Tinker API. openai is a chat server, which can be
     checked and
     evaluated but not trained. scripted repeats a script and learns nothing: use it to try out a command."""
-    base_url: str = ""
+    base_url: Annotated[str, ON_RESUME] = ""
     """Address of the server, for engine tinker or openai. Without it, tinker uses the hosted service, whose key is in
     TINKER_API_KEY."""
     tokenizer: str = ""
@@ -32,16 +32,16 @@ class ModelConfig:
     """Rank of the trained adapter. It is on every matrix, at twice its rank as scale."""
     dtype: Literal["auto", "fp32", "bf16"] = "auto"
     """Precision of the weights; auto is bf16 on a GPU and what is fastest on a CPU."""
-    device: str = "auto"
+    device: Annotated[str, ON_RESUME] = "auto"
     """cpu, cuda, one of several as cuda:1, or auto."""
     deterministic: bool = False
     """Use fp32 and share no computation between sequences: the same seed then gives the same run, also after a kill."""
     gradient_checkpointing: bool = False
     """Compute activations twice in training: slower, with less memory."""
-    cache_gib: Annotated[float, Ge(0), Le(10_000)] = 0.0
+    cache_gib: Annotated[float, Ge(0), Le(10_000), ON_RESUME] = 0.0
     """Memory for the sampler's cache; 0: as needed, up to half of what a GPU has free (CPU: a quarter). Set it when
     runs share a GPU."""
-    token_budget: Annotated[int, Ge(0)] = 0
+    token_budget: Annotated[int, Ge(0), ON_RESUME] = 0
     """Tokens of one forward and backward pass; 0 chooses by device. A smaller number saves memory."""
 
     def __post_init__(self) -> None:

@@ -13,7 +13,7 @@ from moot.debate.protocols import V2, Protocol
 from moot.debate.state import Debate
 from moot.debate.types import Question
 from moot.errors import ConfigError
-from moot.settings.limits import Ge, Le, check_limits
+from moot.settings.limits import ON_RESUME, Ge, Le, check_limits
 from moot.settings.model import ModelConfig as ModelConfig
 from moot.settings.part_names import last_of_each
 from moot.settings.warm import WarmStart, warm_settings
@@ -25,10 +25,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class DebateConfig:
     task: str = "arithmetic"
-    """Where questions come from: arithmetic, countdown, constraints, gsm8k, math, aime24, reasoning-gym:NAME,
-    longwriter,
-    humaneval, code:FILE, or a file; settings follow a colon, as in math:algebra,level=1-3 or countdown:numbers=4.
-    docs/tasks.md lists them."""
+    """Where questions come from: a task's name, with its settings behind a colon, or a file."""
     num_agents: Annotated[int, Le(1000)] = 3
     """Copies of the model in a debate. With fewer than 3 nobody can vote; advocates are 2, and a judge
     decides."""
@@ -67,7 +64,7 @@ def section_limits(evaluation_tokens: int, num_agents: int) -> dict[str, int]:
 class OptimConfig:
     batch_size: Annotated[int, Ge(1)] = 16
     """Questions per step."""
-    num_train_datapoints: Annotated[int, Ge(0)] = 1024
+    num_train_datapoints: Annotated[int, Ge(0), ON_RESUME] = 1024
     """Questions in the whole run. Divided by batch_size this is the number of steps."""
     learning_rate: Annotated[float, Ge(0)] = 3e-5
     """Learning rate of Adam in self-play."""
@@ -92,7 +89,7 @@ class RecipeConfig:
     """An outside judge who votes on every debate and is never trained: base, a run's folder, another model, or
     MODEL@URL of an OpenAI-compatible server. Use it when judge accuracy is near one half. The rewards approval,
     approved and pairs need one, and take base where none is named."""
-    max_sampled_tokens: Annotated[int, Ge(0)] = 0
+    max_sampled_tokens: Annotated[int, Ge(0), ON_RESUME] = 0
     """End self-play once this many tokens were sampled, those of labels and of judges without a seat included, so that
     runs can be compared at equal cost; 0 is no limit."""
 
@@ -130,7 +127,7 @@ class TrainConfig:
     leaves out a preset's. docs/recipe.md lists them."""
     seed: int = 0
     """Chooses questions, their order, and every sample."""
-    eval_every: Annotated[int, Ge(0)] = 50
+    eval_every: Annotated[int, Ge(0), ON_RESUME] = 50
     """Steps between evaluations on held-out questions. There is also one before the first step and one after the last;
     0 means none."""
     eval_questions: Annotated[int, Ge(0)] = 64
@@ -139,7 +136,7 @@ class TrainConfig:
     """What an evaluation measures besides debates: direct (one plain answer), vote (the plurality of five), debate+vote
     (one answer of the group), opponents (the policy in each seat once, against the model before training); of advocates
     also consultancy (one advocate alone) and judge (nobody argues)."""
-    save_every: Annotated[int, Ge(0)] = 100
+    save_every: Annotated[int, Ge(0), ON_RESUME] = 100
     """Steps between checkpoints that are kept; the newest two are always there."""
 
     def under(self, protocol: Protocol) -> TrainConfig:

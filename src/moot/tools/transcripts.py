@@ -18,6 +18,7 @@ from moot.debate.state import Debate
 from moot.debate.types import ParseFailure, Question, Said, Turn
 from moot.errors import ConfigError
 from moot.rl.advantages import ESTIMATORS, Estimator, with_advantages
+from moot.rl.lookup import check_fits
 from moot.tasks.answers import grade
 from moot.tokens.played import PlayedDebate
 from moot.tools.asked import asked_debate, asked_grading, asked_record
@@ -203,9 +204,8 @@ def score(
             scored = PlayedDebate(debate, number=number).scored(
                 scoring, _graded(text, debate) if graded else None, rule
             )
-            if scored.scores is not None and scored.scores.per == "agent" and scoring.estimator == "center_round":
-                why = f"advantage center_round needs rewards per turn, and {scoring.reward} is per agent"
-                raise ConfigError(f"{why}; use center_group")
+            if scored.scores is not None:
+                check_fits(scoring, scored.scores.per)
         except ConfigError as error:
             results[number] = BadLine(number, str(error))
             continue

@@ -12,7 +12,9 @@ from moot.cli.main import _parse, main, understood
 from moot.cli.short_help import SHORT
 from moot.cli.spelling import _REWARD
 from moot.errors import ConfigError
+from moot.rl.advantages import ESTIMATORS
 from moot.settings.presets import ABOUT, PRESETS
+from moot.tasks import TASKS
 from moot.training.parts import about
 
 ESSENTIAL = (
@@ -193,3 +195,13 @@ def test_the_whole_help_goes_by_topic_and_breaks_no_sentence(capsys: pytest.Capt
 def test_a_limit_stands_at_its_field(option: str, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         _parse("train", option.split())
+
+
+def test_help_lists_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
+    """Names are taken from where they are known, so that a new one needs no second line."""
+    words = " ".join(shown(capsys, "train", "--help-all").split())
+    task, advantage, preset = (
+        words.split(f" --{name} STR ")[1].split("(default")[0] for name in ("task", "advantage", "preset")
+    )
+    assert all(name in task for name in TASKS) and all(name in advantage for name in ESTIMATORS)
+    assert all(name in preset for name in PRESETS)

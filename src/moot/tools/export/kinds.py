@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from moot.engine.kinds import kind_named
 from moot.engine.published import is_hub_id, published_name
 from moot.errors import ConfigError, EngineError
 from moot.runs import Damaged, PlayedDebate, Run
@@ -21,10 +22,6 @@ from moot.tools.export.card import card
 from moot.tools.export.places import check_free, new_file, new_folder
 from moot.tools.export.weights import copy_adapter, find_adapter
 from moot.util.safe_text import counted, one_line
-
-KINDS = ("adapter", "merged", "supervised", "preferences", "transcripts", "html", "figures")
-LARGE = ("merged", "transcripts")
-"""Made only where they are asked for by name."""
 
 ShowSteps = Callable[[str, int], AbstractContextManager[Callable[[], None]]]
 """(what is written, how many steps) -> a context that gives a function to call for each step that is done."""
@@ -71,20 +68,20 @@ class Exporting:
         return self.runs[0]
 
     def place(self, kind: str) -> Path:
-        return self.out / PLACES[kind][0]
+        return self.out / KINDS[kind].places[0]
 
     def check(self, kinds: Sequence[str], force: bool) -> None:
         """Refuses what cannot be, and, without `force`, to replace what an earlier export left."""
         if len(self.runs) > 1 and (single := next((kind for kind in kinds if kind != "figures"), None)):
             raise ConfigError(f"{single} takes one run, got {len(self.runs)}; only figures show several together")
-        check_free((self.out / name for kind in kinds for name in PLACES[kind]), force)
+        check_free((self.out / name for kind in kinds for name in KINDS[kind].places), force)
 
     def write(self, kinds: Sequence[str]) -> list[str]:
         """Writes what can be written; answers with why the rest cannot."""
         reasons: list[str] = []
         for kind in kinds:
             try:
-                WORK[kind](self)
+                KINDS[kind].write(self)
             except ConfigError as error:
                 reasons.append(str(error))
         return reasons
@@ -174,7 +171,7 @@ def _html(job: Exporting) -> None:
     name = job.run.path.resolve().name
     model = job.run.config.get("model")
     model = model if isinstance(model, dict) else {}
-    who = "the scripted engine" if model.get("engine") == "scripted" else model.get("model", "a model")
+    who = kind_named(model.get("engine")).scripted.lower() or model.get("model", "a model")
     with new_file(job.place("html")) as file:
         about = f"{counted(len(chosen), 'debate')} from a run of moot with {who}."
         file.writelines(part.encode() for part in pages.page(chosen, f"Debates of {name}", about))
@@ -192,21 +189,32 @@ def _figures(job: Exporting) -> None:
     job.written.append((job.out / "figures", about))
 
 
-PLACES: dict[str, list[str]] = {
-    "adapter": ["adapter"],
-    "merged": ["merged"],
-    "supervised": ["supervised.jsonl"],
-    "preferences": ["preferences.jsonl"],
-    "transcripts": ["transcripts.jsonl"],
-    "html": ["debates.html"],
-    "figures": [f"figures/{name}" for name in figures.file_names()],
-}
-WORK: dict[str, Work] = {
-    "adapter": _adapter,
-    "merged": _merged,
-    "supervised": _sets("supervised", lambda asked: lambda played: sets.supervised(played, asked.only_right)),
-    "preferences": _sets("preferences", lambda asked: lambda played: sets.PAIRS[asked.pairs](played, asked.only_right)),
-    "transcripts": _sets("transcripts", lambda asked: _transcript, "debates with what played agent saw"),
-    "html": _html,
-    "figures": _figures,
+@dataclass(frozen=True)
+class Kind:
+    """What can be exported: its files or folder, the first of which it is written to, and how it is made."""
+
+    places: Sequence[str]
+    write: Work
+    large: bool = False
+    """Made only where it is asked for by name."""
+
+
+KINDS = {
+    "adapter": Kind(["adapter"], _adapter),
+    "merged": Kind(["merged"], _merged, large=True),
+    "supervised": Kind(
+        ["supervised.jsonl"],
+        _sets("supervised", lambda asked: lambda played: sets.supervised(played, asked.only_right)),
+    ),
+    "preferences": Kind(
+        ["preferences.jsonl"],
+        _sets("preferences", lambda asked: lambda played: sets.PAIRS[asked.pairs](played, asked.only_right)),
+    ),
+    "transcripts": Kind(
+        ["transcripts.jsonl"],
+        _sets("transcripts", lambda asked: _transcript, "debates with what each agent saw"),
+        large=True,
+    ),
+    "html": Kind(["debates.html"], _html),
+    "figures": Kind([f"figures/{name}" for name in figures.file_names()], _figures),
 }

@@ -163,7 +163,7 @@ def _why(played: PlayedDebate) -> str:
         return f"Nobody won: {level if outcome.voted else 'no vote was cast'} ({reward}: {listed})."
     told = f"<strong>{_outcome(played)}</strong> by the highest mean reward ({reward}: {listed})."
     if played.debate.rules.shuffle_labels:
-        told += " Agents knew played other by other numbers; here all are called by their seats."
+        told += " Agents knew each other by other numbers; here all are called by their seats."
     return told
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from moot.engine.kinds import kind_named
 from moot.engine.manifest import DamagedCheckpoint, check_files, read_manifest
 from moot.errors import ConfigError
 from moot.players.checkpoints import checkpoints, is_untrained, step_named
@@ -39,7 +40,7 @@ def find_adapter(run: Run, name: int | str | None = None, note: Callable[[str], 
         raise ConfigError(f"checkpoint {step} is not in {run.path}; {there}")
     if not present:
         raise ConfigError(f"{run.path} has no checkpoint yet: there are no weights to export")
-    if run.config.get("model", {}).get("engine") == "scripted":
+    if kind_named(run.config.get("model", {}).get("engine")).scripted:
         raise ConfigError(f"{run.path} was made by the scripted engine, which has no weights to export")
     problems: list[str] = []
     for checkpoint in present:
