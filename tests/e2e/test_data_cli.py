@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from moot.tasks import TASKS
+
 FIXTURES = Path(__file__).parent.parent / "unit" / "tasks" / "fixtures"
 
 
@@ -73,4 +75,4 @@ def test_without_a_network_a_file_is_asked_for() -> None:
 def test_the_help_names_the_tasks() -> None:
     done = moot("data", "--help")
     assert done.returncode == 0
-    assert "reasoning-gym:NAME" in done.stdout
+    assert all(name in done.stdout for name in [*TASKS, "reasoning-gym:NAME"])

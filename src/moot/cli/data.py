@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from moot.cli.console import Terminal, bar
+from moot.cli.registry import TASK_NAMES
 from moot.errors import ConfigError
 from moot.tasks import load
 from moot.tasks.check import DataReport, check, gather
@@ -25,15 +26,13 @@ class Data:
     """Check a task's data: every right answer passes its own grader, a perturbed one does not, nothing is there twice,
     and no test question is trained on.
 
-    TASK is what --task takes elsewhere, as in math:algebra,level=1-3, code:FILE or questions.jsonl.
-    gsm8k:train=FILE,test=FILE reads files instead of the hub.
+    TASK is what --task takes elsewhere; gsm8k:train=FILE,test=FILE reads files instead of the hub.
     Exit status 1 when something is wrong.
     """
 
     action: Annotated[Literal["check"], tyro.conf.Positional]
     """What to do with it."""
-    task: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")]
-    """The task, with its settings."""
+    task: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK", help=TASK_NAMES)]
     questions: int = 0
     """Look at the first so many questions of each split; 0 is all of a set, and 1000 of a task without end."""
     seed: int = 0

@@ -10,6 +10,7 @@ from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, Pri
 from moot.debate.prompt_texts import Prompts, load_prompts
 from moot.debate.reward import reward_names
 from moot.debate.scoring import Scoring
+from moot.tasks import TASKS
 
 
 def describe(kind: type, name: str, text: str) -> None:
@@ -17,6 +18,10 @@ def describe(kind: type, name: str, text: str) -> None:
     kind.__annotations__[name] = Annotated[str, arg(help=text)]
 
 
+TASK_NAMES = (
+    f"{', '.join(TASKS)}, or a file; settings follow a colon, as in math:algebra,level=1-3, reasoning-gym:NAME or "
+    "code:FILE. docs/tasks.md lists them."
+)
 describe(Scoring, "reward", f"{reward_names()}.")
 REGISTRY = ConstructorRegistry()
 ProtocolName = Literal["v1", "v2", "v2_literal", "advocates"]

@@ -14,7 +14,7 @@ import tyro
 from moot.cli.console import Terminal
 from moot.cli.ending import Ended, complain, interruptible, kept
 from moot.cli.loggers import Loggers, check_names
-from moot.cli.registry import OtherProtocol, describe, option_names
+from moot.cli.registry import TASK_NAMES, OtherProtocol, describe, option_names
 from moot.debate.prompts import temperature as seat_temperature
 from moot.debate.protocols import PRESETS as PROTOCOLS
 from moot.debate.scoring import Scoring, judge_warning, listed
@@ -28,19 +28,13 @@ from moot.settings.file import RunFile, read_run_file, with_settings
 from moot.settings.presets import PRESETS, find_preset
 from moot.settings.saved import config_of
 from moot.settings.train import DebateConfig, TrainConfig
-from moot.tasks import TASKS
 from moot.training.parts import fitting
 from moot.training.setup import check_folder, check_named
 from moot.training.state import Setup
 from moot.training.together import carry_out_together, prepare_together
 
 _DEFAULT = "demo"
-describe(
-    DebateConfig,
-    "task",
-    f"Where questions come from: {', '.join(TASKS)}, or a file; settings follow a colon, as in math:algebra,level=1-3, "
-    "reasoning-gym:NAME or code:FILE. docs/tasks.md lists them.",
-)
+describe(DebateConfig, "task", f"Where questions come from: {TASK_NAMES}")
 describe(Scoring, "advantage", f"{estimator_names()}; auto is the one that belongs to the reward.")
 
 
