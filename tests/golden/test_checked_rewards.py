@@ -120,6 +120,13 @@ def test_checks_of_rules_and_of_whole_questions_are_not_taken_for_each_other() -
         paid(HEARD, APPROVALS, "approved:checks=2,rules=least")
 
 
+def test_a_score_of_one_half_is_no_approval_whatever_rounding_makes_of_it() -> None:
+    """(0.4 + 0.8 + 0.3) / 3 is ½; in floats it lies above. Found by counting in fractions."""
+    assert (0.4 + 0.8 + 0.3) / 3 != 0.5
+    checks = tuple(Check(value, turns=(0,)) for value in (0.4, 0.8, 0.3))
+    assert paid(debate(V2, [["", FAILED]]), checks, "approved:checks=3,vote_margin=0")[0] == [0, 0]
+
+
 def test_an_answer_that_had_nothing_to_show_is_not_approved() -> None:
     """Judges saw final answers, and agent 2 gave none: less than a wrong answer it must not cost."""
     assert paid(HEARD, APPROVALS[:4], "approval:checks=2,show=answer")[0] == pytest.approx([0.6, -0.4, -1, -1])

@@ -68,7 +68,7 @@ def advantages(turns, paid):
 def approved(turns, scores, margin):
     """1 or 0, less the mean of the round."""
     paid = [
-        0.0 if failed else float(scores[i][0] > 0.5 and 2 * scores[i][0] - 1 >= margin - 1e-9)
+        0.0 if failed else float(scores[i][0] > 0.5 + 1e-9 and 2 * scores[i][0] - 1 >= margin - 1e-9)
         for i, (_, _, failed) in enumerate(turns)
     ]
     means = {}

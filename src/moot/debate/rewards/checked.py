@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from moot.debate.checks import (
+    EQUAL,
     Check,
     Rules,
     Show,
@@ -123,7 +124,7 @@ def by_approval(debate: Debate, scoring: Scoring, grades: Grades | None) -> Scor
     scores, margin = scores_by_turn(debate, scoring), scoring.rule.settings.vote_margin
 
     def reward(i: int) -> float | None:
-        sure = any(score > 0.5 and is_vote(score, margin) for score in scores.get(i, ()))
+        sure = any(score > 0.5 + EQUAL and is_vote(score, margin) for score in scores.get(i, ()))
         return None if debate.turns[i].ballot else float(sure)
 
     return _paid(debate, scoring, reward, lambda i: 0.0)
