@@ -80,6 +80,53 @@ def test_the_checks_of_several_judges_are_one_mean() -> None:
     assert paid(HEARD, both, "pairs")[0] == pytest.approx([0.3, -0.3, 0, -1])
 
 
+BOTH_RULES = tuple(
+    Check(value, turns=(turn,), rule=rule)
+    for turn, by_rule in enumerate([{"a": (0.9, 0.7), "b": (0.8, 0.8)}, {"a": (1.0, 0.9), "b": (0.2, 0.4)}])
+    for rule, values in by_rule.items()
+    for value in values
+)
+TWO_OF_THREE = debate(V2, [["", "", FAILED]])
+
+
+@pytest.mark.parametrize(
+    ("reward", "rewards", "taught"),
+    [
+        # Rule a: 0.8 and 0.95, rule b: 0.8 and 0.3. The mean: 0.8 and 0.625; 2s - 1 = 0.6 and 0.25, less 0.425.
+        ("approval:checks=2,rules=mean", [0.6, 0.25, -1], [0.175, -0.175, -1]),
+        # The least: 0.8 and 0.3; 0.6 and -0.4, less 0.1.
+        ("approval:checks=2,rules=least", [0.6, -0.4, -1], [0.5, -0.5, -1]),
+        ("approved:checks=2,rules=mean,vote_margin=0.25", [1, 1, 0], [1 / 3, 1 / 3, -2 / 3]),
+        ("approved:checks=2,rules=least,vote_margin=0.25", [1, 0, 0], [2 / 3, -1 / 3, -1 / 3]),
+        # The first check of each: 0.9 and 1.0, 0.8 and 0.2.
+        ("approval:checks=1,rules=least", [0.6, -0.6, -1], [0.6, -0.6, -1]),
+    ],
+)
+def test_where_each_rule_is_checked_alone_an_answer_gets_their_mean_or_the_least(
+    reward: str, rewards: list[float], taught: list[float]
+) -> None:
+    assert paid(TWO_OF_THREE, BOTH_RULES, reward) == (pytest.approx(rewards), pytest.approx(taught))
+    # The second judge says 0 to rule b of agent 0: its mean is (0.8 + 0.8 + 0 + 0) / 4, and a is still 0.8.
+    second = [replace(check, judge=1) for check in BOTH_RULES]
+    second = [replace(check, value=0.0) if (check.turns, check.rule) == ((0,), "b") else check for check in second]
+    again = paid(TWO_OF_THREE, (*BOTH_RULES, *second), "approval:checks=2,rules=least")[0]
+    assert again == pytest.approx([-0.2, -0.4, -1])
+
+
+def test_checks_of_rules_and_of_whole_questions_are_not_taken_for_each_other() -> None:
+    with pytest.raises(ConfigError, match="needs checks of whole questions"):
+        paid(TWO_OF_THREE, BOTH_RULES, "approval:checks=2")
+    with pytest.raises(ConfigError, match="needs checks of each rule alone"):
+        paid(HEARD, APPROVALS, "approved:checks=2,rules=least")
+
+
+def test_a_score_of_one_half_is_no_approval_whatever_rounding_makes_of_it() -> None:
+    """(0.4 + 0.8 + 0.3) / 3 is ½; in floats it lies above. Found by counting in fractions."""
+    assert (0.4 + 0.8 + 0.3) / 3 != 0.5
+    checks = tuple(Check(value, turns=(0,)) for value in (0.4, 0.8, 0.3))
+    assert paid(debate(V2, [["", FAILED]]), checks, "approved:checks=3,vote_margin=0")[0] == [0, 0]
+
+
 def test_an_answer_that_had_nothing_to_show_is_not_approved() -> None:
     """Judges saw final answers, and agent 2 gave none: less than a wrong answer it must not cost."""
     assert paid(HEARD, APPROVALS[:4], "approval:checks=2,show=answer")[0] == pytest.approx([0.6, -0.4, -1, -1])
@@ -154,6 +201,7 @@ def test_what_cannot_be_paid_is_refused() -> None:
         ("approval:checks=two", "checks must be a whole number, got 'two'"),
         ("approval:checks=0", "checks must be at least 1, got 0"),
         ("approval:vote_margin=2", "vote_margin must be between 0 and 1, got 2.0"),
+        ("approval:rules=all", "rules must be together or mean or least, got 'all'"),
         ("pairs:show=all", "show must be solution or answer, got 'all'"),
         ("majority:checks=2", "reward majority has no settings"),
         ("weighted_majority:j=1", "j must be above -1 and below 1, got 1.0; moot judge measures it"),
@@ -173,3 +221,5 @@ def test_settings_of_a_reward_stand_in_its_name() -> None:
     asked = {"ballot": "approval", "checks": 8, "show": "answer"}
     assert rule.asks == asked, "what no rescoring can change"
     assert Scoring(reward="weighted_majority:checks=8,show=answer,j=0.4").rule.asks == asked
+    by_rule = Scoring(reward="approved:checks=8,show=answer,rules=least").rule
+    assert by_rule.each_rule and by_rule.asks == {**asked, "rules": "least"}

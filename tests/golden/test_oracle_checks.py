@@ -25,25 +25,32 @@ def test_both_implementations_pay_the_same(seed: int) -> None:
     readable = [place for place, (_, _, failed) in enumerate(turns) if not failed]
     shown = [place for place in readable if rng.random() < 0.9]
     ballot = rng.choice(["approval", "approved", "pairs", "weighted_majority"])
-    checks: list[tuple[tuple[int, ...], int, float]] = []
+    over = rng.choice(["together", "mean", "least"]) if ballot.startswith("appro") else "together"
+    rules = [""] if over == "together" else [f"rule {n}" for n in range(rng.randint(1, 3))]
+    checks: list[tuple[tuple[int, ...], int, float, str]] = []
     for judge in range(judges):
         if ballot == "pairs":
             met = [(a, b) for a in shown for b in shown if a < b and turns[a][1] == turns[b][1]]
             met = [pair for pair in met if random.Random(f"{seed}/{pair}").random() < 0.6]
-            checks += [(about, judge, round(rng.random(), 1)) for a, b in met for about in ((a, b), (b, a))]
+            checks += [(about, judge, round(rng.random(), 1), "") for a, b in met for about in ((a, b), (b, a))]
         else:
-            checks += [((place,), judge, round(rng.random(), 1)) for place in shown for _ in range(asked)]
+            met_rules = [(place, rule) for place in shown for rule in rules for _ in range(asked)]
+            checks += [((place,), judge, round(rng.random(), 1), rule) for place, rule in met_rules]
     margin, count = rng.choice([0.0, 0.2, 0.5]), rng.randint(1, asked)
     kinds = [None if failed or rng.random() < 0.1 else rng.randrange(3) for _, _, failed in turns]
     j = rng.choice([0.0, 0.2, 0.5, 0.9, -0.4])
     settings = f"j={j}" if ballot == "weighted_majority" else f"vote_margin={margin}"
+    settings += "" if over == "together" else f",rules={over}"
     scoring = Scoring(reward=f"{ballot}:{settings}" + ("" if ballot == "pairs" else f",checks={count}"))
-    heard = replace(said, checks=tuple(Check(value, turns=about, judge=judge) for about, judge, value in checks))
+    told = (Check(value, turns=about, judge=judge, rule=rule) for about, judge, value, rule in checks)
+    heard = replace(said, checks=tuple(told))
     grades = Grades(tuple(map(str, kinds)), (False,) * len(kinds), tuple(kinds))
     scores = score(heard, scoring, grades)
     (taught,) = advantages([(heard, scores)], ESTIMATORS[scoring.estimator], SeatMeans())
 
-    own = checked.pair_scores(turns, checks) if ballot == "pairs" else checked.approval_scores(turns, checks, count)
+    rows = [row[:3] for row in checks]
+    own = checked.pair_scores(turns, rows) if ballot == "pairs" else checked.approval_scores(turns, rows, count)
+    own = own if over == "together" else checked.rule_scores(turns, checks, count, over)
     if ballot == "approved":
         paid, wanted = checked.approved(turns, own, margin)
     elif ballot == "weighted_majority":

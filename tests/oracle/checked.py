@@ -6,6 +6,21 @@ A debate here is rows: for each turn (agent, round, whether it failed), and chec
 from math import log
 
 
+def rule_scores(turns, checks, count, rules):
+    """`checks` has a fourth column: the rule that each is about."""
+    scores = {}
+    for place, (_, _, failed) in enumerate(turns):
+        if failed:
+            continue
+        own = [row for row in checks if row[0] == (place,)]
+        means = [
+            approval_scores(turns, [row[:3] for row in own if row[3] == rule], count)[place][0]
+            for rule in sorted({row[3] for row in own})
+        ]
+        scores[place] = [0.0 if not means else sorted(means)[0] if rules == "least" else sum(means) / len(means)]
+    return scores
+
+
 def approval_scores(turns, checks, count):
     scores = {}
     for place, (_, _, failed) in enumerate(turns):
@@ -53,7 +68,7 @@ def advantages(turns, paid):
 def approved(turns, scores, margin):
     """1 or 0, less the mean of the round."""
     paid = [
-        0.0 if failed else float(scores[i][0] > 0.5 and 2 * scores[i][0] - 1 >= margin - 1e-9)
+        0.0 if failed else float(scores[i][0] > 0.5 + 1e-9 and 2 * scores[i][0] - 1 >= margin - 1e-9)
         for i, (_, _, failed) in enumerate(turns)
     ]
     means = {}

@@ -16,7 +16,7 @@ import tyro
 from moot.cli.console import Terminal
 from moot.cli.ending import interruptible, kept
 from moot.cli.evaluate import CONTINUING, Watching, model_changes
-from moot.debate.checks import Ballot, Show
+from moot.debate.checks import Ballot, Rules, Show
 from moot.debate.prompt_texts import DEFAULT, load_prompts
 from moot.debate.types import Question
 from moot.errors import ConfigError
@@ -56,6 +56,9 @@ LEGEND = {
 }
 
 
+TOGETHER: tuple[Rules, ...] = ("together",)
+
+
 @dataclass(frozen=True)
 class JudgeCommand:
     """Measure judges before training: which judge, asked how, tells right answers from wrong ones?
@@ -79,6 +82,9 @@ class JudgeCommand:
     """How often an answer is checked for approval. The most is asked for; fewer are the first of these."""
     show: tuple[Show, ...] = ("solution",)
     """What is shown of an answer: the whole solution, or the final answer alone."""
+    rules: tuple[Rules, ...] = TOGETHER
+    """Of approval: together asks about the whole question; mean and least ask about each of its rules alone, where the
+    task has them, and score an answer by the mean of their scores, or by the least."""
     prompts: tuple[str, ...] = ("default",)
     """Files with the texts that judges read, each a way of its own; default is the table judges of moot prompts."""
     questions: Annotated[int, Ge(1)] = 100
@@ -127,6 +133,8 @@ class JudgeCommand:
             given = dict(list(given.items())[: self.questions])
         if not all(map(task.gradable, given or task.held_out[: self.questions])):
             raise ConfigError(f"task {task.name} has questions without a known answer; measure judges on another task")
+        if any(way.rules != "together" for way in ways):
+            task.rules_of((list(given) if given else task.held_out)[0])
         watching = Watching(console)
         players = Players(config, None, watching.note, console.status)
         out = self.out or Path("judges") / answers_folder(None, config.model, task.name, None, 0).name
@@ -140,17 +148,18 @@ class JudgeCommand:
         check_limits(self)
         if not self.checks or min(self.checks) < 1:
             raise ConfigError(f"checks must be numbers from 1 up, got {' '.join(map(str, self.checks)) or 'none'}")
-        for name in ("judges", "ballots", "show", "prompts"):
+        for name in ("judges", "ballots", "show", "rules", "prompts"):
             if not getattr(self, name):
                 raise ConfigError(f"{name} must name at least one; leave the option out for the default")
 
     def _ways(self) -> list[Way]:
         texts = {name: DEFAULT if name == "default" else load_prompts(name) for name in self.prompts}
         return [
-            Way(judge, ballot, show, prompts, "" if name == "default" else name)
+            Way(judge, ballot, show, prompts, "" if name == "default" else name, rules)
             for judge in dict.fromkeys(self.judges)
             for ballot in dict.fromkeys(self.ballots)
             for show in dict.fromkeys(self.show)
+            for rules in dict.fromkeys(self.rules if ballot == "approval" else TOGETHER)
             for name, prompts in texts.items()
         ]
 
@@ -277,7 +286,8 @@ def options(rows: Sequence[TrialRow]) -> str:
         return f"--judge {way.judge} --voters judges{prompts}"
     checks = [f"checks={best.checks}"] if way.ballot == "approval" else []
     shown = [f"show={way.show}"] if way.show != "solution" else []
-    settings = ",".join([*checks, *shown])
+    rules = [f"rules={way.rules}"] if way.rules != "together" else []
+    settings = ",".join([*checks, *shown, *rules])
     return f"--reward {way.ballot}{':' * bool(settings)}{settings} --judge {way.judge}{prompts}"
 
 

@@ -1,7 +1,8 @@
 """What judges without a seat say of single answers and of pairs, in probabilities; and what comes of it: scores, votes,
 rewards. No model.
 
-approval   one answer, checked several times: Yes or No. Its score is the mean of P(Yes) / (P(Yes) + P(No))
+approval   one answer, checked several times: Yes or No. Its score is the mean of P(Yes) / (P(Yes) + P(No)); where each
+           rule of a question is asked about alone, the mean or the least of its rules
 pairs      two answers, in both orders: A or B. The first one's score against the second is ½ · (p_AB + 1 − p_BA)
 lines      all answers at once: comparisons in writing, as agents write them; no probabilities
 """
@@ -18,6 +19,9 @@ from typing import Literal
 Ballot = Literal["approval", "pairs", "lines"]
 Show = Literal["solution", "answer"]
 """What a judge is shown of an answer: the whole solution, or the final answer alone."""
+Rules = Literal["together", "mean", "least"]
+"""What approval asks about: all of a question together, or each of its rules alone; and then whether the score is the
+mean of theirs or the least."""
 Classes = Sequence[int | None]
 """Which answers are the same, by number. Those without an answer are the same among themselves."""
 EQUAL = 1e-9
@@ -40,6 +44,8 @@ class Check:
     """The turns of the debate that it is about, in the order in which they were shown."""
     judge: int = 0
     """Which of the judges, from 0."""
+    rule: str = ""
+    """The one rule of the question that it is about; empty where it is about all of it."""
 
 
 # From checks to scores
@@ -48,6 +54,11 @@ class Check:
 def approval(checks: Sequence[float]) -> float | None:
     """The score of one answer; None where it was not checked."""
     return sum(checks) / len(checks) if checks else None
+
+
+def over_rules(scores: Sequence[float], rules: Rules) -> float:
+    """The score of an answer from those of its rules, of which there is at least one."""
+    return min(scores) if rules == "least" else sum(scores) / len(scores)
 
 
 @dataclass(frozen=True)
@@ -99,13 +110,20 @@ def scores_in_pairs(pairs: Iterable[Pair], answer: int) -> list[float]:
 # The checks of a debate
 
 
-def values_by_turn(checks: Iterable[Check]) -> Mapping[int, list[list[float]]]:
-    """Of approval, for each turn: by judge, the values of its checks in the order in which they were asked."""
-    values: dict[int, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+Values = list[list[float]]
+"""By judge, the values of its checks in the order in which they were asked."""
+
+
+def values_by_turn(checks: Iterable[Check]) -> Mapping[int, Mapping[str, Values]]:
+    """Of approval, for each turn and each rule that was asked about."""
+    values: dict[int, dict[str, dict[int, list[float]]]] = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
     for check in checks:
         if len(check.turns) == 1:
-            values[check.turns[0]][check.judge].append(check.value)
-    return {turn: [own[judge] for judge in sorted(own)] for turn, own in values.items()}
+            values[check.turns[0]][check.rule][check.judge].append(check.value)
+    return {
+        turn: {rule: [own[judge] for judge in sorted(own)] for rule, own in by_rule.items()}
+        for turn, by_rule in values.items()
+    }
 
 
 def pairs_of(checks: Iterable[Check]) -> list[Pair]:

@@ -34,11 +34,12 @@ PLACES = frozenset(
         "last",
         "persona",
         "sections",
+        "rule",
     }
     | {"round", "rounds", "rest", "character", "style", "position", "rival", "other", "positions"}
 )
 """Everything that can be filled in somewhere."""
-NEEDED = ("question", "answers", "choices", "position", "positions")
+NEEDED = ("question", "rule", "answers", "choices", "position", "positions")
 """Places that a text may not lose: without them nobody knows what is asked, what was said, or what to choose from."""
 AGAIN = ("asked.solve", "asked.solve_open")
 """Texts that repeat the question, which round 1 has asked: they may leave it out."""

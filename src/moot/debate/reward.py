@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from moot.debate.checks import Ballot
+from moot.debate.checks import Ballot, Rules
 from moot.debate.scores import AGENT, EVERY, TURN, Grades, Per, Scores
 from moot.debate.typed_fields import as_json, read_fields
 from moot.errors import ConfigError
@@ -69,7 +69,19 @@ class Reward:
     def asks(self) -> dict[str, Any]:
         """What judges were asked for: this cannot be chosen again when a debate is over."""
         settings = {} if self.settings is None else as_json(self.settings)
-        return {"ballot": self.ballot, **{name: settings[name] for name in sorted(settings) if name in ASKED}}
+        asked = {"ballot": self.ballot, **{name: settings[name] for name in sorted(settings) if name in ASKED}}
+        return {**asked, "rules": self.rules} if self.each_rule else asked
+
+    @property
+    def rules(self) -> Rules:
+        """What approval asks about, and what the score is made of."""
+        rules: Rules = getattr(self.settings, "rules", "together")
+        return rules
+
+    @property
+    def each_rule(self) -> bool:
+        """Whether judges are asked about each rule of a question alone."""
+        return self.rules != "together"
 
     @property
     def checked(self) -> bool:

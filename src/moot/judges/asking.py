@@ -33,11 +33,15 @@ class Asked:
     ballot: Ballot = "approval"
     show: Show = "solution"
     prompts: Prompts = DEFAULT
+    rule: str = ""
+    """Of approval: the one rule that it is about. The judge then reads that and not the question."""
 
     @property
     def message(self) -> Message:
         """What the judge thinks about."""
         say = self.prompts.say
+        if self.rule:
+            return Message("user", say("judges.rule", rule=self.rule, answers="\n\n".join(self.answers)))
         entries = self.answers
         if self.ballot == "pairs":
             named = zip(self.words, self.answers, strict=True)
@@ -47,18 +51,19 @@ class Asked:
 
     @property
     def verdict(self) -> Message:
-        return Message("user", self.prompts.say(f"judges.{self.ballot}_verdict"))
+        return Message("user", self.prompts.say(f"judges.{'rule' if self.rule else self.ballot}_verdict"))
 
     @property
     def words(self) -> tuple[str, str]:
         return WORDS[self.ballot]
 
 
-def texts_digest(prompts: Prompts, ballot: Ballot, show: Show) -> str:
+def texts_digest(prompts: Prompts, ballot: Ballot, show: Show, each_rule: bool = False) -> str:
     """The same for the same texts of this way to judge, whatever else the file holds."""
     if ballot == "lines":
         return prompts.digest  # these are spread over the whole file
     names = (f"{ballot}_{show}", f"{ballot}_verdict", *(["pairs_entry"] if ballot == "pairs" else []))
+    names = ("rule", "rule_verdict") if each_rule else names
     return hashlib.sha256("\x1f".join(prompts.texts[f"judges.{name}"] for name in names).encode()).hexdigest()[:16]
 
 

@@ -28,6 +28,7 @@ class _Wanted:
     turns: tuple[int, ...]
     answers: tuple[str, ...]
     number: int
+    rule: str = ""
 
 
 def checking(reward: Reward, task_of: Callable[[int], Task], max_tokens: int, seed: object) -> Checking | None:
@@ -43,14 +44,17 @@ def checking(reward: Reward, task_of: Callable[[int], Task], max_tokens: int, se
         if not judges:
             return debate
         own_seed = None if seed is None else f"{seed}/{number}"
-        wanted = list(_wanted(debate, reward, await _grades(debate, reward, task_of(number)), own_seed))
+        task = task_of(number)
+        rules = task.rules_of(debate.question) if reward.each_rule else ("",)
+        wanted = list(_wanted(debate, reward, await _grades(debate, reward, task), rules, own_seed))
 
         async def one(judge: int, guest: Guest, case: _Wanted) -> Check:
-            asked = Asked(debate.question, case.answers, reward.ballot, reward.settings.show, debate.prompts)
-            place = None if own_seed is None else turn_seed(own_seed, "check", judge, *case.turns, case.number)
+            asked = Asked(debate.question, case.answers, reward.ballot, reward.settings.show, debate.prompts, case.rule)
+            about = (*case.turns, case.number, *filter(None, (case.rule,)))
+            place = None if own_seed is None else turn_seed(own_seed, "check", judge, *about)
             params = SamplingParams(max_tokens, debate.rules.temperature, seed=place)
             check = await judge_of(guest).check(asked, params)
-            return replace(check, turns=case.turns, judge=judge)
+            return replace(check, turns=case.turns, judge=judge, rule=case.rule)
 
         try:
             async with asyncio.TaskGroup() as group:
@@ -73,12 +77,15 @@ async def _grades(debate: Debate, reward: Reward, task: Task) -> Grades | None:
     return grades
 
 
-def _wanted(debate: Debate, reward: Reward, grades: Grades | None, seed: object) -> Iterator[_Wanted]:
+def _wanted(
+    debate: Debate, reward: Reward, grades: Grades | None, rules: Sequence[str], seed: object
+) -> Iterator[_Wanted]:
     shown = _shown(debate, reward.settings, grades)
     if reward.ballot == "approval":
         for turn, text in shown.items():
-            for number in range(reward.settings.checks):
-                yield _Wanted((turn,), (text,), number)
+            for rule in rules:
+                for number in range(reward.settings.checks):
+                    yield _Wanted((turn,), (text,), number, rule)
         return
     assert grades is not None
     for round in sorted({debate.turns[turn].round for turn in shown}):

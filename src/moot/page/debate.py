@@ -102,7 +102,7 @@ def _checks(played: PlayedDebate) -> dict[str, Any]:
     except ConfigError:  # of a record with fewer checks than its reward needs
         scores = {}
     told = [
-        {name: getattr(check, name) for name in ("turns", "judge", "value", "by")}
+        {name: getattr(check, name) for name in ("turns", "judge", "value", "by", "rule")}
         | {"thinking": check.thinking[:LONGEST]}
         for check in debate.checks
     ]

@@ -103,6 +103,7 @@ def _way(way: dict[str, Any], answers: int) -> dict[str, Any]:
             "about": [place for place in map(int, verdict["about"]) if 0 <= place < answers],
             "value": None if verdict.get("value") is None else float(verdict["value"]),
             "thinking": str(verdict.get("thinking", "")),
+            "rule": str(verdict.get("rule", "")),
         }
         for verdict in way["verdicts"]
     ]

@@ -132,6 +132,7 @@ def checks_to_json(checks: Sequence[Check]) -> list[dict[str, Any]]:
             "by": check.by,
             "tokens": check.tokens,
             "thinking": check.thinking,
+            **({"rule": check.rule} if check.rule else {}),
         }
         for check in checks
     ]
@@ -268,7 +269,15 @@ def checks_of(record: Mapping[str, Any]) -> tuple[Check, ...] | None:
     if (given := record.get("checks")) is None:
         return None
     return tuple(
-        Check(told["value"], told["thinking"], told["tokens"], told["by"], tuple(told["turns"]), told["judge"])
+        Check(
+            told["value"],
+            told["thinking"],
+            told["tokens"],
+            told["by"],
+            tuple(told["turns"]),
+            told["judge"],
+            told.get("rule", ""),
+        )
         for told in given
     )
 

@@ -77,6 +77,7 @@ def _checks(record: Mapping[str, Any]) -> None:
         if not 0 <= check["value"] <= 1 or _part(check, "judge", int) < 0:
             raise ConfigError(f"a check's value must lie in 0 to 1 and its judge from 0 up, got {check!r:.80}")
         _part(check, "thinking", str)
+        _kind("rule", check.get("rule", ""), str)
         _part(check, "tokens", int, _NOTHING)
         if check.get("by") not in ("probability", "word"):
             raise ConfigError(f"a check is by probability or by word, got {check.get('by')!r:.80}")

@@ -11,7 +11,7 @@ import random
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from moot.debate.types import Question
 from moot.errors import ConfigError
@@ -132,6 +132,7 @@ KINDS = {"seen": SEEN, "unseen": UNSEEN}
 SHORTEST = 10
 """Words of a text that is one: a rule alone, say of a letter to leave out, could be kept by a single word."""
 _HEAD = f"Write a short text about {{}}, of {SHORTEST} words or more. Keep all of these rules:"
+_HEADED = re.compile(_HEAD.partition(".")[0].replace("{}", ".+") + r"\.")
 _TAIL = "Write the text alone, without a comment before or after it."
 
 
@@ -182,6 +183,12 @@ def rules_of(text: str) -> dict[str, tuple[Rule, str]]:
     return rules
 
 
+def rules(question: Question) -> list[str]:
+    """For a judge: what is asked for at the beginning, though no program can tell the topic, and then the rules."""
+    head = _HEADED.match(question.text)
+    return [*([head[0]] if head else []), *rules_of(question.text)]
+
+
 def checks(question: Question, answer: str) -> dict[str, bool]:
     """Each rule, as the question says it, and whether the text keeps it. A text that is too short keeps none."""
     text = answer.strip()
@@ -211,4 +218,5 @@ def task(spec: Spec, seed: int = 0, held_out: int = 64) -> Task:
         test = question(seed, "held_out", number, settings)
         tests.setdefault(test.text, test)
     held = tuple(tests.values())
-    return Task(spec.label, lambda i: question(seed, "train", i, settings), held, equal, extract, check=check)
+    train = partial(question, seed, "train", settings=settings)
+    return Task(spec.label, train, held, equal, extract, check=check, rules=rules)

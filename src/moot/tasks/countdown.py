@@ -89,9 +89,12 @@ def _combined(given: list[int], rng: random.Random) -> tuple[int, ast.expr]:
     return parts[0]
 
 
+def _listed(given: Sequence[int]) -> str:
+    return f"{', '.join(map(str, given[:-1]))} and {given[-1]}"
+
+
 def _question(given: list[int], target: int, name: str) -> Question:
-    listed = f"{', '.join(map(str, given[:-1]))} and {given[-1]}"
-    text = f"Use the numbers {listed} and the operations +, -, * and / to make {target}."
+    text = f"Use the numbers {_listed(given)} and the operations +, -, * and / to make {target}."
     return Question(f"{text} Each number must be used exactly once.", id=name, instruction=INSTRUCTION)
 
 
@@ -115,6 +118,15 @@ def check(question: Question, answer: str) -> bool:
     if not all(type(number) is int for number in used) or sorted(used) != given:  # type: ignore[type-var]
         return False
     return value(expression) == target
+
+
+def rules(question: Question) -> list[str]:
+    """A judge that calculates overlooks numbers that were not given, so they are a rule of their own."""
+    given, target = asked(question.text)
+    return [
+        f"The final expression uses each of the numbers {_listed(given)} exactly once, and no other number.",
+        f"The value of the final expression is {target}.",
+    ]
 
 
 equal = ByKey(plain)
@@ -244,4 +256,5 @@ def task(spec: Spec, seed: int = 0, held_out: int = 64) -> Task:
         near_miss,
         check=check,
         exercises=lambda seed: exercises(seed, settings),
+        rules=rules,
     )

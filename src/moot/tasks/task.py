@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from moot.debate.types import Question
+from moot.errors import ConfigError
 from moot.tasks.answer_classes import Grader
 from moot.tasks.answers import Checker, Extract, exact, final_number
 
@@ -55,6 +56,20 @@ class Task:
     """When an answer is right. None: when it equals the known one."""
     exercises: Callable[[int], Iterator[Exercise]] | None = None
     """By a seed: answers without end to train a judge on, half of them right, to questions that are not held out."""
+
+    rules: Callable[[Question], Sequence[str]] | None = None
+    """The single things that a question asks for, each a sentence that can be checked without the question. A judge
+    may be asked about each alone."""
+
+    def rules_of(self, question: Question) -> tuple[str, ...]:
+        """Each once. Refused where there are none to ask about."""
+        rules = () if self.rules is None else tuple(dict.fromkeys(filter(None, map(str.strip, self.rules(question)))))
+        if not rules:
+            raise ConfigError(
+                f"task {self.name} does not say which rules its questions have, so a judge cannot be asked about each "
+                "alone; use rules=together, or give the task rules(question) (docs/tasks.md)"
+            )
+        return rules
 
     def right(self, question: Question, answer: str) -> bool:
         """Whether an answer is right; False where nobody knows."""

@@ -40,7 +40,8 @@ def way_of(config: TrainConfig) -> tuple[Way, TrialConfig]:
     for part in find_parts(config, users=False):
         if isinstance(part, JudgeFilter):  # it is asked about the plurality, and not for votes
             asks = {"ballot": "approval", "checks": part.settings.checks, "show": part.settings.show}
-    way = Way(judge_named(config), asks["ballot"], asks.get("show", "solution"), config.prompts)
+    shown, rules = asks.get("show", "solution"), asks.get("rules", "together")
+    way = Way(judge_named(config), asks["ballot"], shown, config.prompts, rules=rules)
     return way, TrialConfig(
         (asks.get("checks", 1),),
         asks.get("opponents", 2),

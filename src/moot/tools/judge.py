@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from moot.debate.checks import Ballot, Check, Pair, Show, approval, drawn_pairs, scores_in_pairs
+from moot.debate.checks import Ballot, Check, Pair, Rules, Show, approval, drawn_pairs, over_rules, scores_in_pairs
 from moot.debate.plain import plain_answers
 from moot.debate.prompt_texts import DEFAULT, Prompts
 from moot.debate.rewards import plurality
@@ -37,6 +37,8 @@ class Answered:
     correct: tuple[bool, ...]
     classes: tuple[int | None, ...]
     """Which of them are the same."""
+    rules: tuple[str, ...] = ()
+    """What the question asks for, where the task says it."""
 
     @property
     def counting_fails(self) -> bool:
@@ -55,7 +57,11 @@ def graded(answers: Mapping[Question, Sequence[str]], task: Task) -> list[Answer
     solutions = [tuple((turn.fields or {})["solution"] for turn in debate.turns) for debate in debates]
     grades = grade_all(debates, task.equal, task.extract, task.check)
     columns = zip(answers, solutions, grades, strict=True)
-    return [Answered(question, texts, grade.answers, grade.correct, grade.same) for question, texts, grade in columns]
+    rules = [task.rules_of(question) if task.rules else () for question in answers]
+    return [
+        Answered(question, texts, found.answers, found.correct, found.same, own)
+        for (question, texts, found), own in zip(columns, rules, strict=True)
+    ]
 
 
 @dataclass(frozen=True)
@@ -68,6 +74,8 @@ class Way:
     prompts: Prompts = DEFAULT
     texts: str = ""
     """Where its texts come from; empty for the defaults."""
+    rules: Rules = "together"
+    """Of approval."""
 
 
 @dataclass(frozen=True)
@@ -92,13 +100,15 @@ class TrialRow:
 
     def __str__(self) -> str:
         ballot = f"approval ×{self.checks}" if self.way.ballot == "approval" else self.way.ballot
-        return ", ".join(filter(None, (self.way.judge, ballot, self.way.show, self.way.texts)))
+        over = "" if self.way.rules == "together" else f"{self.way.rules} of the rules"
+        return ", ".join(filter(None, (self.way.judge, ballot, self.way.show, over, self.way.texts)))
 
     def as_dict(self) -> dict[str, Any]:
         way = {
             "judge": self.way.judge,
             "ballot": self.way.ballot,
             "show": self.way.show,
+            "rules": self.way.rules,
             "prompts": self.way.texts or "default",
         }
         return {**way, "checks": self.checks, **self.measures.as_dict()}
@@ -165,7 +175,7 @@ class Trial:
     def _told(self, way: Way, answered: Answered) -> dict[str, Any]:
         shown, checks = answered.shown(way.show), max(self._config.checks) if way.ballot == "approval" else 1
         verdicts = [
-            {"about": [shown.index(text) for text in asked.answers], **record}
+            {"about": [shown.index(text) for text in asked.answers], "rule": asked.rule, **record}
             for place, asked in self._checks(way, answered)
             if (record := self._verdicts.get(place)) is not None
         ]
@@ -184,7 +194,9 @@ class Trial:
 
     def _meaning(self, way: Way) -> dict[str, Any]:
         config = self._config
-        asked = {"ballot": way.ballot, "show": way.show, "texts": texts_digest(way.prompts, way.ballot, way.show)}
+        each_rule = way.rules != "together"
+        texts = texts_digest(way.prompts, way.ballot, way.show, each_rule)
+        asked = {"ballot": way.ballot, "show": way.show, "texts": texts, **({"each_rule": True} if each_rule else {})}
         sampled = {"seed": config.seed, "max_tokens": config.max_tokens, "temperature": config.temperature}
         return {"judge": self._identities[way.judge], **asked, **sampled}
 
@@ -201,19 +213,19 @@ class Trial:
         return drawn_pairs(answered.classes, is_shown, self._config.opponents, seed)
 
     def _checks(self, way: Way, answered: Answered) -> Iterator[tuple[SampleKey, Asked]]:
-        shown = answered.shown(way.show)
-        asked: list[tuple[tuple[str, ...], int]]
-        asked = [((text,), max(self._config.checks)) for text in shown if text is not None]
+        shown, most = answered.shown(way.show), max(self._config.checks)
+        asked: list[tuple[tuple[str, ...], str, int]]
+        asked = [((text,), rule, most) for text in shown if text is not None for rule in _rules(way, answered)]
         if way.ballot == "pairs":
-            asked = [(texts, 1) for i, j in self._pairs(way, answered) for texts in _orders(shown, i, j)]
+            asked = [(texts, "", 1) for i, j in self._pairs(way, answered) for texts in _orders(shown, i, j)]
         elif way.ballot == "lines":
             texts = tuple(text for text in shown if text is not None)
-            asked = [(texts, 1)] if len(texts) > 1 else []
-        for texts, checks in asked:
+            asked = [(texts, "", 1)] if len(texts) > 1 else []
+        for texts, rule, checks in asked:
             for number in range(checks):
                 yield (
-                    self._place(way, answered, texts, number),
-                    Asked(answered.question, texts, way.ballot, way.show, way.prompts),
+                    self._place(way, answered, (*texts, *filter(None, (rule,))), number),
+                    Asked(answered.question, texts, way.ballot, way.show, way.prompts, rule),
                 )
 
     async def _one(self, place: SampleKey, judge: Judge, asked: Asked) -> None:
@@ -253,18 +265,22 @@ class Trial:
             scores = [None if text is None else next(paid, None) for text in shown]
         else:
             checked = [self._checked(way, answered, text, checks) for text in shown]
-            scores = [approval([record["value"] for record in own]) for own in checked]
-            records = [record for own in checked for record in own]
+            scores = [_over_rules(own, way.rules) for own in checked]
+            records = [record for own in checked for of_rule in own for record in of_rule]
         tokens = [record["tokens"] for record in records]
         spent = None if None in tokens else sum(tokens)
         lengths = tuple(map(len, answered.solutions))
         return Judged(answered.correct, tuple(scores), lengths, answered.counting_fails, spent, tuple(pairs))
 
-    def _checked(self, way: Way, answered: Answered, text: str | None, checks: int) -> list[Record]:
-        """The first checks of an answer; none where one of them is missing, so that every score is of so many."""
-        places = [] if text is None else [self._place(way, answered, (text,), number) for number in range(checks)]
-        kept = [record for place in places if (record := self._verdicts.get(place)) is not None]
-        return kept if len(kept) == checks else []
+    def _checked(self, way: Way, answered: Answered, text: str | None, checks: int) -> list[list[Record]]:
+        """By rule, the first checks of an answer; none where one of them is missing, so that every score is of so
+        many."""
+        kept: list[list[Record]] = []
+        for rule in () if text is None else _rules(way, answered):
+            texts = (text or "", *filter(None, (rule,)))
+            records = [self._verdicts.get(self._place(way, answered, texts, number)) for number in range(checks)]
+            kept.append([record for record in records if record is not None])
+        return kept if all(len(own) == checks for own in kept) else []
 
 
 def check_verdict(record: Any) -> None:
@@ -274,6 +290,16 @@ def check_verdict(record: Any) -> None:
     tokens = record["tokens"]
     if not numbers or not (tokens is None or (isinstance(tokens, int) and tokens >= 0)):
         raise TypeError(f"no verdict: {record!r:.60}")
+
+
+def _rules(way: Way, answered: Answered) -> Sequence[str]:
+    """One, without a word, where a question is asked about as a whole."""
+    return ("",) if way.rules == "together" else answered.rules
+
+
+def _over_rules(by_rule: Sequence[Sequence[Record]], rules: Rules) -> float | None:
+    means = [approval([record["value"] for record in own]) for own in by_rule]
+    return over_rules([mean for mean in means if mean is not None], rules) if means else None
 
 
 def _orders(shown: Sequence[str | None], i: int, j: int) -> list[tuple[str, ...]]:

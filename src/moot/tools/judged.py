@@ -22,7 +22,10 @@ def ballot_named(text: str) -> Reward:
     """How a judge is asked, in the words in which training names its rewards: approval:checks=4, or pairs."""
     if text.partition(":")[0] not in BALLOTS:
         raise ConfigError(f"ballot must be approval or pairs, as in approval:checks=4,show=answer, got {text!r}")
-    return reward_named(text)
+    reward = reward_named(text)
+    if reward.each_rule:
+        raise ConfigError(f"ballot {text}: a question asked here has no rules to ask about alone; use rules=together")
+    return reward
 
 
 @dataclass(frozen=True)

@@ -170,8 +170,14 @@ def check_asked(own: Reward, wanted: Reward) -> None:
             f"reward {wanted.name} needs judges' checks ({wanted.ballot}), and the judges of this run were not asked "
             f"for them: its reward is {own.name}; train or evaluate again with --reward {wanted.name}"
         )
-    fixed = {**own.asks, "checks": None}
-    if changed := [name for name, value in wanted.asks.items() if name != "checks" and fixed[name] != value]:
+    if own.each_rule != wanted.each_rule:
+        raise ConfigError(
+            f"rules of reward {wanted.name} cannot be changed afterwards: it decides what judges were asked; "
+            f"write rules={'mean or rules=least' if own.each_rule else own.rules}"
+        )
+    fixed = {**own.asks, "rules": None, "checks": None}
+    same = ("checks", "rules")
+    if changed := [name for name, value in wanted.asks.items() if name not in same and fixed[name] != value]:
         raise ConfigError(
             f"{changed[0]} of reward {wanted.name} cannot be changed afterwards: it decides what judges were asked; "
             f"write {changed[0]}={fixed[changed[0]]}, as the run has it"

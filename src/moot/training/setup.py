@@ -110,6 +110,8 @@ def prepare(
     check_warm_start(config, tasks[0])
     check_reward(config, tasks[0], config.debate.max_rounds + max((_extra_rounds(part) for part in parts), default=0))
     check_scoring(config, task, reward, estimator)
+    for asked in (task, *tasks) if reward.each_rule else ():
+        asked.rules_of(asked.train(0))
     check_outsiders(config)
     check_reachable([config.outside_judge], "judge or opponent")
     make = make or Engines().make

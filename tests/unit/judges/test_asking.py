@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from math import log
 from typing import Any
 
@@ -38,6 +39,16 @@ def test_a_judge_reads_the_question_and_the_answers_as_they_are() -> None:
     assert "[A]\nFour.\n\n[B]\nFive, {names}." in TWO.message.content
     assert (ONE.words, TWO.words) == (("Yes", "No"), ("A", "B"))
     assert "Yes or No" in ONE.verdict.content and "A or B" in TWO.verdict.content
+
+
+def test_a_judge_of_one_rule_reads_that_rule_and_not_the_question() -> None:
+    one = replace(ONE, rule="Use at least {answers} words.")
+    assert one.rule in one.message.content and ONE.answers[0] in one.message.content
+    assert QUESTION.text not in one.message.content
+    assert one.words == ("Yes", "No") and "Yes or No" in one.verdict.content != ONE.verdict.content
+    rule = DEFAULT.with_texts({"judges.rule": "{rule} {answers}"}, "test")
+    assert texts_digest(rule, "approval", "solution") == texts_digest(DEFAULT, "approval", "solution")
+    assert texts_digest(rule, "approval", "solution", True) != texts_digest(DEFAULT, "approval", "solution", True)
 
 
 def test_verdicts_are_found_again_by_the_texts_that_were_read_alone() -> None:

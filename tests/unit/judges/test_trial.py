@@ -119,6 +119,48 @@ def test_a_judge_that_is_right_so_often_is_measured_as_that(
     assert rows["pairs 1"]["j"] is None
 
 
+def test_a_judge_of_single_rules_is_measured_by_their_mean_and_by_the_least(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It knows whether the value is right and always believes that the numbers are the given ones. Of four answers to
+    a question one is right, one has another value and two another number: by the value alone 2 of 3 pairs are level."""
+    monkeypatch.chdir(tmp_path)
+    texts = [r"\boxed{2 * 3 * 4}", r"\boxed{2 + 3 + 4}", r"\boxed{3 * 8}", r"\boxed{4 * 6}"]
+    rows = []
+    for extra in range(10):  # not read by the task: it makes questions of one kind differ
+        asked = "Use the numbers 2, 3 and 4 and the operations +, -, * and / to make 24. Each number must be used once."
+        rows.append({"question": f"{asked} ({extra})", "answers": texts})
+    Path("answers.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    asked_about = Counter[str]()
+
+    def say(asked: Asked) -> float:
+        asked_about[asked.rule.split()[0] if asked.rule else ""] += 1
+        return 0.3 if "value" in asked.rule and "+" in asked.answers[0] else 0.8
+
+    options = ("--task", "countdown", "--show", "answer", "--checks", "1", "--rules", "together", "mean", "least")
+    planted = Planted(say)
+    monkeypatch.setattr(command, "judge_of", lambda guest: planted)
+    for _ in range(2):  # the second asks nothing
+        assert main(["judge", "--engine", "scripted", "--answers", "answers.jsonl", "--out", "out", *options]) == 0
+    report = json.loads(Path("out", "report.json").read_text())
+    by_rules = {row["rules"]: row for row in report["rows"]}
+    assert asked_about.total() == 10 * 4 * 3, "each of two rules once, whichever way they are counted"
+    assert by_rules["together"]["pair_accuracy"]["value"] == 0.5 and by_rules["together"]["j"]["value"] == 0
+    for over in ("mean", "least"):
+        assert by_rules[over]["pair_accuracy"]["value"] == pytest.approx((1 + 0.5 + 0.5) / 3)
+    assert by_rules["mean"]["j"]["value"] == 0, "½ · (0.8 + 0.3) is above ½"
+    assert by_rules["least"]["j"]["value"] == pytest.approx(1 - 2 / 3)
+    told = json.loads(Path("out", "asked.jsonl").read_text().splitlines()[0])["ways"]
+    assert [way["way"] for way in told] == [
+        "base, approval ×1, answer", "base, approval ×1, answer, mean of the rules",
+        "base, approval ×1, answer, least of the rules",
+    ]  # fmt: skip
+    assert {verdict["rule"] for verdict in told[2]["verdicts"]} == {
+        "The final expression uses each of the numbers 2, 3 and 4 exactly once, and no other number.",
+        "The value of the final expression is 24.",
+    }
+
+
 def test_the_way_to_train_with_a_judge_names_no_model_that_cannot_be_trained(
     answers: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -335,6 +377,7 @@ def test_an_engine_that_is_cut_off_among_answers_or_verdicts(
         (["--answers", "unknown.jsonl"], "questions without a known answer"),
         (["--ballots", "guess"], "--ballots"),
         (["--judges", "nobody"], "which is no run"),
+        (["--rules", "mean"], "task arithmetic does not say which rules its questions have"),
     ],
 )
 def test_what_makes_no_sense_is_refused(

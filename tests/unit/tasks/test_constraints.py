@@ -71,6 +71,16 @@ def test_rules_worked_by_hand(rule: str, text: str, kept: bool) -> None:
     assert check(ask(rule), text) is kept
 
 
+@pytest.mark.parametrize("rules", ["seen", "unseen"])
+def test_a_judge_may_be_asked_about_the_beginning_and_each_rule_alone(rules: str) -> None:
+    task = load(f"constraints:rules={rules}")
+    for number in range(50):
+        question = task.train(number)
+        head, *listed = task.rules_of(question)
+        assert question.text.startswith(f"{head} Keep all of these rules:\n") and head.endswith("of 10 words or more.")
+        assert listed == [*checks(question, "")]
+
+
 def test_every_kind_is_worked_by_hand() -> None:
     assert not SEEN.keys() & UNSEEN.keys()
     worked = {id(rule) for sentence, _, _ in GOLDEN for rule, _ in rules_of(ask(sentence).text).values()}

@@ -29,6 +29,13 @@ def make(target: int, *numbers: int) -> Question:
     return Question(f"Use the numbers {listed} and the operations +, -, * and / to make {target}. Each number once.")
 
 
+def test_its_rules_are_the_numbers_and_the_value() -> None:
+    assert load("countdown").rules_of(make(24, 3, 7, 7)) == (
+        "The final expression uses each of the numbers 3, 7 and 7 exactly once, and no other number.",
+        "The value of the final expression is 24.",
+    )
+
+
 # Worked by hand: the target, the numbers, the answer, whether it is right.
 GOLDEN = [
     (24, (2, 3, 4), "2 * 3 * 4", True),

@@ -147,6 +147,48 @@ def test_a_record_keeps_every_check_and_is_read_back_as_it_was(tmp_path: Path) -
     assert first.winner == record["winner"] and record["votes"] == []
 
 
+class Counting(Planted):
+    """Believes that a rule is kept where the answer holds the rule's last word."""
+
+    async def check(self, asked: Asked, params: SamplingParams) -> Check:
+        self.asked.append((asked, params))
+        return Check(0.9 if f"{{{asked.rule.split()[-1]}}}" in asked.answers[0] else 0.2, "Hm.", 7)
+
+
+def test_a_judge_is_asked_about_each_rule_alone_and_the_run_says_so_and_can_be_counted_again(tmp_path: Path) -> None:
+    """The answer 7 keeps one of two rules, another none; the rule that is said twice is asked about once."""
+    judge, settings = Counting(), config("approval:checks=2,rules=mean")
+    setup = made(tmp_path / "run", settings, judge=judge)
+    rules = ("It is 7", "It is 8", " It is 7 ")
+    task = replace(setup.task, rules=lambda question: rules)
+    asyncio.run(train(replace(setup, task=task, tasks=[task])))
+    assert {asked.rule for asked, _ in judge.asked} == {"It is 7", "It is 8"}
+    values = set()
+    for one in debates(setup.run):
+        assert one.scores is not None and one.debate.checks is not None
+        for i, turn in enumerate(one.debate.turns):
+            own = [check.rule for check in one.debate.checks if check.turns == (i,)]
+            assert own == (["It is 7"] * 2 + ["It is 8"] * 2 if turn.answers else [])
+            if turn.answers:
+                kept = "{7}" in turn.text or "{8}" in turn.text
+                paid = one.scores.streams["generator"].values[turn.agent][0]
+                assert paid == pytest.approx(2 * (0.9 + 0.2) / 2 - 1 if kept else 2 * 0.2 - 1)
+                values.add(kept)
+    assert values == {True, False}
+    record = next(iter(setup.run.records(1)))
+    assert [check.rule for check in debates(setup.run)[0].debate.checks or ()] == [c["rule"] for c in record["checks"]]
+    again = rescore(setup.run, {"reward": "approved:checks=1,rules=least,vote_margin=0"})
+    assert again.after.reward_mean == 0.0, "no answer keeps both"
+    with pytest.raises(ConfigError, match=r"cannot be changed afterwards.* write rules=mean or rules=least"):
+        rescore(setup.run, {"reward": "approval:checks=2"})
+
+
+def test_rules_are_asked_about_only_where_the_task_has_them(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="task arithmetic does not say which rules its questions have"):
+        moot.train(config("approval:rules=mean"), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize("right", [True, False])
 def test_answers_rise_and_fall_with_what_the_judge_believes(right: bool, tmp_path: Path) -> None:
     """0.9 and 0.2 pay 0.8 and -0.6, less their mean over the debate."""

@@ -10,11 +10,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from moot.debate.checks import (
+    EQUAL,
     Check,
+    Rules,
     Show,
     approval,
     generator_reward,
     is_vote,
+    over_rules,
     pairs_of,
     scores_in_pairs,
     values_by_turn,
@@ -37,6 +40,9 @@ class ApprovalSettings:
     """A score s with |2s - 1| below this is no vote."""
     show: Show = "solution"
     """What a judge is shown of an answer: the whole solution, or the final answer alone."""
+    rules: Rules = "together"
+    """mean, least: it is asked about each rule of the question alone, `checks` times; the score is their mean, or the
+    least of them."""
 
     def __post_init__(self) -> None:
         _check_least("checks", self.checks)
@@ -85,14 +91,19 @@ def scores_by_turn(debate: Debate, scoring: Scoring) -> dict[int, list[float]]:
         pairs = pairs_of(checks)
         return {turn: scores_in_pairs(pairs, turn) for pair in pairs for turn in (pair.one, pair.other)}
     count, scores = rule.settings.checks, {i: [0.0] for i, turn in enumerate(debate.turns) if turn.answers}
-    for turn, by_judge in values_by_turn(checks).items():
-        if (fewest := min(map(len, by_judge))) < count:
+    for turn, by_rule in values_by_turn(checks).items():
+        if rule.each_rule == ("" in by_rule):
+            raise ConfigError(
+                f"reward {scoring.reward} needs checks of {'each rule alone' if rule.each_rule else 'whole questions'}"
+                ", and the judges of this debate were asked for the other; train or evaluate again with it"
+            )
+        if (fewest := min(len(values) for by_judge in by_rule.values() for values in by_judge)) < count:
             raise ConfigError(
                 f"reward {scoring.reward} needs {count} checks of each answer, and this debate has {fewest}; use "
                 f"--reward {rule.name.partition(':')[0]}:checks={fewest}, or fewer"
             )
-        score = approval([value for values in by_judge for value in values[:count]])
-        scores[turn] = [] if score is None else [score]
+        means = [approval([v for values in by_judge for v in values[:count]]) for by_judge in by_rule.values()]
+        scores[turn] = [over_rules([mean for mean in means if mean is not None], rule.rules)]
     return scores
 
 
@@ -113,7 +124,7 @@ def by_approval(debate: Debate, scoring: Scoring, grades: Grades | None) -> Scor
     scores, margin = scores_by_turn(debate, scoring), scoring.rule.settings.vote_margin
 
     def reward(i: int) -> float | None:
-        sure = any(score > 0.5 and is_vote(score, margin) for score in scores.get(i, ()))
+        sure = any(score > 0.5 + EQUAL and is_vote(score, margin) for score in scores.get(i, ()))
         return None if debate.turns[i].ballot else float(sure)
 
     return _paid(debate, scoring, reward, lambda i: 0.0)

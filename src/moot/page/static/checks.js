@@ -1,7 +1,7 @@
 // What judges without a seat made of an answer: its score, and each check with the thinking before its word.
 
 import { written } from "./code.js";
-import { h, percent, plural } from "./dom.js";
+import { h, oneLine, percent, plural } from "./dom.js";
 
 export const score = (value) => value.toFixed(2).replace("-", "−");
 
@@ -31,9 +31,9 @@ export function checked(debate, place) {
 }
 
 // The probability of the word that is for this answer; a server that gives none has only the word.
-function verdict({ turns, value, by }, place, debate) {
+function verdict({ turns, value, by, rule }, place, debate) {
   const sure = (name, p) => (by === "word" ? (p > 0.5 ? name : p < 0.5 ? `not ${name}` : "no word") : `${name} by ${percent(p)}`);
-  if (turns.length < 2) return sure("Yes", value);
+  if (turns.length < 2) return rule ? `${oneLine(rule, 200)} ${sure("Yes", value)}` : sure("Yes", value);
   const first = turns[0] === place;
   const other = debate.turns[turns[first ? 1 : 0]]?.agent;
   return `${sure("preferred", first ? value : 1 - value)} to Agent ${other}, shown ${first ? "first" : "second"}`;

@@ -22,8 +22,9 @@ const COLUMNS = [
 ];
 
 // As `moot judge` names it.
-function wayOf({ judge, ballot, show, prompts, checks }) {
-  return [judge, ballot === "approval" ? `approval ×${checks}` : ballot, show, prompts === "default" ? "" : prompts].filter(Boolean).join(", ");
+function wayOf({ judge, ballot, show, rules, prompts, checks }) {
+  const over = { mean: "mean of the rules", least: "least of the rules" }[rules];
+  return [judge, ballot === "approval" ? `approval ×${checks}` : ballot, show, over, prompts === "default" ? "" : prompts].filter(Boolean).join(", ");
 }
 
 export function judgesView(main, query, runs, judges) {
@@ -193,9 +194,9 @@ function verdicts(name, query) {
   function heard({ way, scores, verdicts: said }, place) {
     const own = said.filter(({ about }) => about.includes(place));
     const score = scores[place];
-    const of = ({ about, value }) => {
+    const of = ({ about, value, rule }) => {
       if (value === null) return `compares ${about.length} answers`;
-      return about.length > 1 ? `prefers answer ${about[0] + 1} to ${about[1] + 1} by ${percent(value)}` : `Yes by ${percent(value)}`;
+      return about.length > 1 ? `prefers answer ${about[0] + 1} to ${about[1] + 1} by ${percent(value)}` : `${rule ? `${oneLine(rule, 200)} ` : ""}Yes by ${percent(value)}`;
     };
     return h(
       "details",

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from moot.debate.checks import Show, approval
+from moot.debate.checks import EQUAL, Show, approval
 from moot.engine.protocol import Sampler, SamplingParams
 from moot.errors import ConfigError, EngineError
 from moot.judges.asking import Asked, Judge, judge_of
@@ -104,7 +104,7 @@ class JudgeFilter(Part):
         except EngineError:  # nobody knows, so nobody is paid
             return False, 0
         score = approval([check.value for check in checks])
-        return score is not None and score > self.settings.least, sum(check.tokens or 0 for check in checks)
+        return score is not None and score > self.settings.least + EQUAL, sum(check.tokens or 0 for check in checks)
 
     async def learned(self, setup: Setup, progress: Progress, lesson: Lesson) -> Metrics:
         return self.counts
