@@ -4,11 +4,10 @@ wants it."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-from moot.debate.checks import Check, drawn_pairs
+from moot.debate.checks import Check, Show, drawn_pairs
 from moot.debate.play import first_of
 from moot.debate.reward import Reward
 from moot.debate.scores import Grades
@@ -46,7 +45,9 @@ def checking(reward: Reward, task_of: Callable[[int], Task], max_tokens: int, se
         own_seed = None if seed is None else f"{seed}/{number}"
         task = task_of(number)
         rules = task.rules_of(debate.question) if reward.each_rule else ("",)
-        wanted = list(_wanted(debate, reward, await _grades(debate, reward, task), rules, own_seed))
+        grades = await _grades(debate, reward, task)
+        shown = {} if grades is None else {i: task.as_shown(answer) for i, answer in enumerate(grades.answers)}
+        wanted = list(_wanted(debate, reward, grades, shown, rules, own_seed))
 
         async def one(judge: int, guest: Guest, case: _Wanted) -> Check:
             asked = Asked(debate.question, case.answers, reward.ballot, reward.settings.show, debate.prompts, case.rule)
@@ -78,9 +79,15 @@ async def _grades(debate: Debate, reward: Reward, task: Task) -> Grades | None:
 
 
 def _wanted(
-    debate: Debate, reward: Reward, grades: Grades | None, rules: Sequence[str], seed: object
+    debate: Debate,
+    reward: Reward,
+    grades: Grades | None,
+    finals: Mapping[int, str | None],
+    rules: Sequence[str],
+    seed: object,
 ) -> Iterator[_Wanted]:
-    shown = _shown(debate, reward.settings, grades)
+    """`finals`: the final answers as they are shown, by turn."""
+    shown = _shown(debate, reward.settings.show, finals)
     if reward.ballot == "approval":
         for turn, text in shown.items():
             for rule in rules:
@@ -96,13 +103,12 @@ def _wanted(
                 yield _Wanted((one, other), (shown[one], shown[other]), 0)
 
 
-def _shown(debate: Debate, settings: Any, grades: Grades | None) -> dict[int, str]:
+def _shown(debate: Debate, show: Show, finals: Mapping[int, str | None]) -> dict[int, str]:
     """By turn, what a judge reads of it. A failed turn is shown to nobody, and neither is one that has nothing to
     show."""
-    texts = (
-        [(turn.fields or {}).get("solution") for turn in debate.turns]
-        if settings.show == "solution" or grades is None
-        else grades.answers
-    )
-    pairs = zip(debate.turns, texts, strict=True)
-    return {i: text for i, (turn, text) in enumerate(pairs) if turn.answers and text and text.strip()}
+    texts = {
+        i: finals.get(i) if show == "answer" else (turn.fields or {}).get("solution")
+        for i, turn in enumerate(debate.turns)
+        if turn.answers
+    }
+    return {i: text for i, text in texts.items() if text and text.strip()}

@@ -108,16 +108,19 @@ def asked(text: str) -> tuple[list[int], int]:
     return sorted(map(int, re.findall("[0-9]+", match[1]))), int(match[2])
 
 
+def kept(question: Question, answer: str) -> tuple[bool, bool]:
+    """Whether it uses the given numbers, each once, and whether its value is the target."""
+    given, target = asked(question.text)
+    if (expression := parsed(answer)) is None:
+        return False, False
+    used = [constant.value for constant in numbers(expression)]
+    given_ones = all(type(number) is int for number in used) and sorted(used) == given  # type: ignore[type-var]
+    return given_ones, value(expression) == target
+
+
 def check(question: Question, answer: str) -> bool:
     """Each number once, and the target exactly. Of `expression = value` only the expression counts."""
-    given, target = asked(question.text)
-    expression = parsed(answer)
-    if expression is None:
-        return False
-    used = [constant.value for constant in numbers(expression)]
-    if not all(type(number) is int for number in used) or sorted(used) != given:  # type: ignore[type-var]
-        return False
-    return value(expression) == target
+    return all(kept(question, answer))
 
 
 def rules(question: Question) -> list[str]:
@@ -136,6 +139,11 @@ equal = ByKey(plain)
 def extract(solution: str) -> str | None:
     """Where nothing is boxed, what is announced; the last line of a search that was cut off is no answer."""
     return first_clause(announced(solution) or "") or None
+
+
+def shown(answer: str) -> str | None:
+    """In plain signs, without a value that is claimed for it; None where it is no expression."""
+    return None if (expression := parsed(answer)) is None else ast.unparse(expression)
 
 
 def _other_value(right: Made, rng: random.Random) -> Attempt:
@@ -218,7 +226,7 @@ def exercises(seed: int, settings: CountdownSettings = CountdownSettings()) -> I
         if rng.random() < 0.25:
             answer += f" = {asked(question.text)[1]}"
         assert check(question, answer) == is_right
-        yield Exercise(question, answer, is_right)
+        yield Exercise(question, answer, is_right, kept(question, answer))
 
 
 def task(spec: Spec, seed: int = 0, held_out: int = 64) -> Task:
@@ -256,5 +264,6 @@ def task(spec: Spec, seed: int = 0, held_out: int = 64) -> Task:
         near_miss,
         check=check,
         exercises=lambda seed: exercises(seed, settings),
+        shown=shown,
         rules=rules,
     )

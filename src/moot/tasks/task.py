@@ -19,6 +19,10 @@ class Exercise(NamedTuple):
     question: Question
     answer: str
     right: bool
+    kept: tuple[bool, ...] = ()
+    """Which of its question's rules it keeps, in their order, where the task says rules."""
+    rule: str = ""
+    """The one rule that it is about, and then `right` is whether that is kept; empty: all of the question."""
 
 
 def halves(rng: random.Random) -> Iterator[bool]:
@@ -57,6 +61,8 @@ class Task:
     exercises: Callable[[int], Iterator[Exercise]] | None = None
     """By a seed: answers without end to train a judge on, half of them right, to questions that are not held out."""
 
+    shown: Callable[[str], str | None] = str
+    """A final answer as a judge is shown it; None where there is nothing in it to judge."""
     rules: Callable[[Question], Sequence[str]] | None = None
     """The single things that a question asks for, each a sentence that can be checked without the question. A judge
     may be asked about each alone."""
@@ -70,6 +76,10 @@ class Task:
                 "alone; use rules=together, or give the task rules(question) (docs/tasks.md)"
             )
         return rules
+
+    def as_shown(self, answer: str | None) -> str | None:
+        """A final answer as a judge is shown it; None where there is none, or nothing in it to judge."""
+        return None if answer is None else self.shown(answer)
 
     def right(self, question: Question, answer: str) -> bool:
         """Whether an answer is right; False where nobody knows."""

@@ -39,6 +39,8 @@ class Answered:
     """Which of them are the same."""
     rules: tuple[str, ...] = ()
     """What the question asks for, where the task says it."""
+    finals: tuple[str | None, ...] = ()
+    """The final answers as a judge is shown them, where that is not as they were read."""
 
     @property
     def counting_fails(self) -> bool:
@@ -47,7 +49,7 @@ class Answered:
 
     def shown(self, show: Show) -> tuple[str | None, ...]:
         """None for what no judge is shown: an empty solution, or where only the final answer is shown, none."""
-        texts = self.solutions if show == "solution" else self.answers
+        texts = self.solutions if show == "solution" else self.finals or self.answers
         return tuple(text if text and text.strip() else None for text in texts)
 
 
@@ -59,7 +61,9 @@ def graded(answers: Mapping[Question, Sequence[str]], task: Task) -> list[Answer
     columns = zip(answers, solutions, grades, strict=True)
     rules = [task.rules_of(question) if task.rules else () for question in answers]
     return [
-        Answered(question, texts, found.answers, found.correct, found.same, own)
+        Answered(
+            question, texts, found.answers, found.correct, found.same, own, tuple(map(task.as_shown, found.answers))
+        )
         for (question, texts, found), own in zip(columns, rules, strict=True)
     ]
 

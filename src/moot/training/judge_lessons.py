@@ -39,6 +39,13 @@ class Lessons:
     """Exercises of a step."""
     answers: int
     """Asked for each question, where exercises come from answers."""
+    each_rule: bool = False
+    """Each exercise is about one rule of its question alone."""
+
+    @property
+    def rules_at_once(self) -> int:
+        """More are drawn where each is about one rule: of some rules most exercises are kept."""
+        return 2 if self.each_rule else 1
 
     @classmethod
     def of(cls, kind: Kind, show: str, count: int, answers: int, task: Task, reward: Reward) -> Lessons:
@@ -47,7 +54,7 @@ class Lessons:
         if show == "auto" and reward.ballot == "approval":
             show = reward.settings.show
         made = show == "auto" and kind == "planted" and task.exercises
-        return cls(kind, "answer" if show == "answer" or made else "solution", count, answers)
+        return cls(kind, "answer" if show == "answer" or made else "solution", count, answers, reward.each_rule)
 
     def are_made(self, task: Task) -> bool:
         """Whether the task makes them: answers alone, to questions of their own."""
@@ -55,7 +62,17 @@ class Lessons:
 
     def made(self, task: Task, seed: object, count: int) -> list[Exercise]:
         assert task.exercises is not None
-        return balanced(itertools.islice(task.exercises(turn_seed(seed, "exercises")), count), count, seed)
+        drawn = [
+            exercise._replace(answer=text)
+            for exercise in itertools.islice(task.exercises(turn_seed(seed, "exercises")), count * self.rules_at_once)
+            if (text := task.as_shown(exercise.answer))
+        ]
+        if not self.each_rule:
+            return balanced(drawn, count, seed)
+        by_rule = list(
+            zip(*(about_each_rule(exercise, task.rules_of(exercise.question)) for exercise in drawn), strict=True)
+        )
+        return [exercise for own in by_rule for exercise in balanced(own, count // len(by_rule), seed)]
 
     def of_debates(self, played: Sequence[PlayedDebate], seed: object) -> list[Exercise]:
         """From the last answers of the agents of each debate."""
@@ -90,6 +107,11 @@ class Lessons:
         labelled: Callable[[Solved, Show, object], list[Exercise]]
         labelled = {"planted": by_slips, "majority": by_majority, "truth": by_truth}[self.kind]
         return balanced(itertools.chain.from_iterable(labelled(case, self.show, seed) for case in solved), count, seed)
+
+
+def about_each_rule(exercise: Exercise, rules: Sequence[str]) -> list[Exercise]:
+    """One exercise for each rule: whether that one is kept, whatever is wrong besides."""
+    return [exercise._replace(right=kept, kept=(), rule=rule) for kept, rule in zip(exercise.kept, rules, strict=True)]
 
 
 def solved_of(debate: Debate, grades: Grades) -> Solved:

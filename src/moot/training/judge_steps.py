@@ -118,7 +118,7 @@ class JudgeSteps:
         gate, failures = asyncio.Semaphore(256), list[EngineError]()
 
         async def one(exercise: Exercise, place: int, check: int) -> _Check | None:
-            asked = Asked(exercise.question, (exercise.answer,), "approval", self.show, config.prompts)
+            asked = Asked(exercise.question, (exercise.answer,), "approval", self.show, config.prompts, exercise.rule)
             own = turn_seed(config.seed, "judge", seed, place, check)
             async with gate:
                 try:
@@ -193,7 +193,7 @@ class JudgeSteps:
 
     def kept_held_out(self) -> list[Exercise]:
         return [
-            Exercise(Question(**{**row["question"], "sides": ()}), row["answer"], row["right"])
+            Exercise(Question(**{**row["question"], "sides": ()}), row["answer"], row["right"], (), row.get("rule", ""))
             for _, row, _ in json_lines(self.folder / HELD_OUT)
         ]
 

@@ -17,7 +17,7 @@ from moot.errors import ConfigError
 from moot.tasks import load
 from moot.tasks.answers import answer_in, boxed
 from moot.tasks.check import check as check_data
-from moot.tasks.countdown import asked, check, equal, extract
+from moot.tasks.countdown import asked, check, equal, extract, kept
 from moot.tasks.expressions import LONGEST, parsed, value
 
 SPELLINGS = ["countdown", "countdown:numbers=4,largest=25,target=10-200", "countdown:numbers=2", "countdown:target=24"]
@@ -34,6 +34,35 @@ def test_its_rules_are_the_numbers_and_the_value() -> None:
         "The final expression uses each of the numbers 3, 7 and 7 exactly once, and no other number.",
         "The value of the final expression is 24.",
     )
+
+
+@pytest.mark.parametrize(
+    "answer, keeps",
+    [
+        ("3 * 7 + 3", (False, True)),
+        ("7 - 7 + 3", (True, False)),
+        ("(7 - 3) * 7 - 4", (False, True)),
+        ("7 / 7 * 3", (True, False)),
+        ("24", (False, True)),
+        ("no way", (False, False)),
+    ],
+)
+def test_each_rule_is_kept_or_not_whatever_the_other(answer: str, keeps: tuple[bool, bool]) -> None:
+    assert kept(make(24, 3, 7, 7), answer) == keeps
+
+
+@pytest.mark.parametrize(
+    "answer, shown",
+    [
+        ("(1+2)*3 = 9", "(1 + 2) * 3"),
+        ("1 + 2 = 24", "1 + 2"),
+        (r"3\times(7-2)", "3 * (7 - 2)"),
+        (r"\frac{6}{3}", "6 / 3"),
+        ("take 3 and 7", None),
+    ],
+)
+def test_a_judge_is_shown_the_expression_without_a_claim(answer: str, shown: str | None) -> None:
+    assert load("countdown").as_shown(answer) == shown
 
 
 # Worked by hand: the target, the numbers, the answer, whether it is right.
@@ -134,7 +163,7 @@ def test_exercises_are_half_right_and_labelled_by_the_checker(name: str) -> None
     assert task.exercises is not None
     exercises = list(itertools.islice(task.exercises(7), 400))
     assert sum(exercise.right for exercise in exercises) == 200
-    assert all(task.right(question, answer) is right for question, answer, right in exercises)
+    assert all(task.right(question, answer) is right for question, answer, right, *_ in exercises)
     assert not {exercise.question.text for exercise in exercises} & {question.text for question in task.held_out}
     assert exercises == list(itertools.islice(task.exercises(7), 400)) != list(itertools.islice(task.exercises(8), 400))
     assert len({exercise.right for exercise in exercises[::2]}) == 2  # the order of right and wrong does not tell
@@ -147,7 +176,7 @@ def test_wrong_exercises_go_wrong_in_every_way() -> None:
     kinds = ["value", "wrong number", "missing", "twice", "target alone", "made it all the same", "claimed", "signs"]
     ways = dict.fromkeys(kinds, 0)
     claimed_right = signs_right = 0
-    for question, answer, right in itertools.islice(task.exercises(1), 1000):
+    for question, answer, right, *_ in itertools.islice(task.exercises(1), 1000):
         if right:
             claimed_right += "=" in answer
             signs_right += not answer.isascii() or "\\" in answer

@@ -206,6 +206,21 @@ def test_answers_rise_and_fall_with_what_the_judge_believes(right: bool, tmp_pat
     assert seen == {True, False}
 
 
+def test_a_judge_reads_a_final_answer_as_its_task_shows_it(tmp_path: Path) -> None:
+    """Sevens as words, and nothing of the rest: an answer of which there is nothing to show is not approved."""
+    judge = Planted()
+    setup = made(tmp_path / "run", config("approved:checks=1,show=answer"), judge=judge)
+    task = replace(setup.tasks[0], shown=lambda answer: "{7}, seven" if answer == "7" else None)
+    asyncio.run(train(replace(setup, task=task, tasks=[task])))
+    assert {asked.answers for asked, _ in judge.asked} == {("{7}, seven",)}
+    for played in debates(setup.run):
+        assert played.scores is not None and played.debate.checks is not None
+        shown = {turn for check in played.debate.checks for turn in check.turns}
+        paid = played.scores.streams["generator"].values
+        for i, (turn, number) in enumerate(zip(played.debate.turns, played.debate.turn_numbers(), strict=True)):
+            assert paid[turn.agent][number] == float(i in shown)
+
+
 def test_judges_are_asked_as_the_reward_says_and_never_what_is_right(tmp_path: Path) -> None:
     judge = Planted()
     settings = config("pairs:opponents=1,show=answer", rounds=2)

@@ -93,7 +93,8 @@ class JudgeFilter(Part):
         """Whether the judge approves the plurality, and the tokens that it took; a question without one is not asked
         about."""
         holder, config, show = _holder(solved), setup.config, self.settings.show
-        text = None if holder < 0 else (solved.solutions if show == "solution" else solved.answers)[holder]
+        finals = [setup.tasks[0].as_shown(answer) for answer in solved.answers]
+        text = None if holder < 0 else (solved.solutions if show == "solution" else finals)[holder]
         if not text or not text.strip():
             return False, 0
         asked = Asked(solved.question, (text,), "approval", show, config.prompts)

@@ -73,12 +73,15 @@ class JudgeTraining(Part):
         self.steps: JudgeSteps
         self.lessons: Lessons
         self.held_out: list[Exercise] = []
+        self.each_rule = False
+        """Whether the reward asks about each rule of a question alone."""
         self.known, self.paid = 0, 0
         """Its steps that the checkpoint knows which the run continued from, and those whose tokens are counted."""
 
     # Before anything is loaded
 
     def check(self, config: TrainConfig) -> None:
+        self.each_rule = config.protocol.scoring.rule.each_rule
         if config.recipe.judge:
             raise ConfigError(
                 f"judge_training brings the judge itself, got --judge {config.recipe.judge} too; leave one of them out"
@@ -103,6 +106,11 @@ class JudgeTraining(Part):
                 f"judge_training:reward=truth needs a task with known answers, got {task.name}; use planted"
             )
         made = kind == "planted" and task.exercises is not None and self.settings.show != "solution"
+        if self.each_rule and not (made and task.exercises and next(task.exercises(0)).kept):
+            raise ConfigError(
+                f"judge_training with a reward of each rule alone needs reward=planted and exercises that say which "
+                f"rules they keep, got reward={kind} and task {task.name}; use rules=together"
+            )
         if task.open_ended and kind != "truth" and not made:
             raise ConfigError(
                 f"judge_training:reward={kind} needs answers that can be the same, got {task.name}, which is "

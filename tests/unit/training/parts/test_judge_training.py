@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import moot
 from moot.debate.types import Question
 from moot.engine.protocol import SamplingParams
 from moot.engine.scripted import ScriptedEngine
@@ -19,10 +20,13 @@ from moot.errors import ConfigError
 from moot.judges.asking import Asked, TokenJudge
 from moot.players.checkpoints import judge_state
 from moot.players.find import outsider
+from moot.rl.lookup import find_reward
 from moot.rl.rollout import Player
 from moot.settings.train import TrainConfig
 from moot.tasks import load
+from moot.tasks.countdown import kept
 from moot.tokens.rendering import Rendering
+from moot.training.judge_lessons import Lessons
 from moot.training.loop import train
 from moot.training.parts import find_part, find_parts
 from moot.training.parts.judge_training import JudgeTraining
@@ -155,6 +159,36 @@ def test_slips_are_planted_into_solutions_that_most_agree_with(tmp_path: Path) -
         "We have 3 + 4 = 7, and 7 * 2 = 14. The answer is \\boxed{14}."
     }
     assert all("\\boxed{14}" not in answer for answer, right in held_out if not right)
+
+
+def test_a_judge_of_single_rules_learns_about_single_rules() -> None:
+    """As often kept as broken for either rule, and each answer as the judge of a debate is shown it."""
+    task, reward = load("countdown"), find_reward("approved:rules=least,show=answer")
+    lessons = Lessons.of("planted", "auto", 48, 8, task, reward)
+    exercises = lessons.made(task, 3, 48)
+    assert len(exercises) == 48 and lessons.made(task, 3, 48) == exercises != lessons.made(task, 4, 48)
+    for which in (0, 1):
+        own = [exercise for exercise in exercises if exercise.rule == task.rules_of(exercise.question)[which]]
+        assert len(own) == 24 and sum(exercise.right for exercise in own) == 12
+        assert all(kept(exercise.question, exercise.answer)[which] is exercise.right for exercise in own)
+    assert all("=" not in exercise.answer and "\\" not in exercise.answer for exercise in exercises)
+    together = Lessons.of("planted", "auto", 48, 8, task, find_reward("approved:show=answer")).made(task, 3, 48)
+    assert {exercise.rule for exercise in together} == {""}
+
+
+def test_a_run_teaches_its_judge_the_rules_that_it_is_asked_about(tmp_path: Path) -> None:
+    protocol = QUIET.protocol.with_choices({"reward": "approved:checks=1,rules=least,show=answer", "sections": "asked"})
+    debate = replace(QUIET.debate, task="countdown")
+    config = having("steps=1", replace(QUIET, protocol=protocol, debate=debate))
+    part = find_parts(config)[0]
+    part.check(config)
+    part.check_tasks([load("countdown")])
+    with pytest.raises(ConfigError, match=r"which rules they keep.*task arithmetic"):
+        part.check_tasks([load("arithmetic")])
+    run = moot.train(config, tmp_path / "run")
+    rows = [json.loads(line) for line in (run.path / "judge" / "held_out.jsonl").read_text().splitlines()]
+    assert len({row["rule"] for row in rows}) > 2 and "" not in {row["rule"] for row in rows}
+    assert [row["judge/steps"] for row in run.metrics() if row["phase"] == "self_play"] == [1] * 4
 
 
 def test_where_nothing_can_be_planted_the_run_says_so(tmp_path: Path) -> None:
