@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import Any, Protocol
 from uuid import uuid4
 
+from moot.debate.typed_fields import check_types
 from moot.errors import ConfigError
 from moot.runs.run import step_file
 from moot.tasks.spec import Spec
-from moot.util.disk import write_atomically
+from moot.util.disk import read_file, write_atomically
 from moot.util.files import json_lines
 from moot.util.json_text import read_json
 from moot.util.safe_text import one_line
@@ -180,14 +181,25 @@ def check_names(names: Sequence[str]) -> None:
             raise ConfigError(f"log {name} needs the package {name}; run: pip install 'moot[{name}]'")
 
 
+def _kept(file: Path) -> dict[str, dict[str, str]]:
+    """By tool, where the run is there."""
+    if not file.exists():
+        return {}
+    try:
+        kept = {str(name): dict(place) for name, place in read_json(read_file(file)).items()}
+        for place in kept.values():
+            check_types(Place(**place))
+    except (ValueError, TypeError, AttributeError):
+        raise ConfigError(f"{file} is damaged; put back what moot wrote, or delete it to begin another") from None
+    return kept
+
+
 class Loggers:
     """All that were asked for, where the run's folder remembers them, or at a new place, which it then remembers."""
 
     def __init__(self, names: Sequence[str] = (), path: Path = Path(), config: Mapping[str, Any] | None = None) -> None:
         self._path, self._open = path, list[Logger]()
-        kept: dict[str, Any] = {}
-        with suppress(OSError, ConfigError):
-            kept = dict(read_json((path / KEPT).read_bytes()))
+        kept = _kept(path / KEPT) if names else {}
         for given in names:
             name, settings = _read(given)
             before = kept.get(name, {})

@@ -88,7 +88,7 @@ def _row(line: bytes) -> dict[str, Any]:
         ]
         ways = [_way(way, len(answers)) for way in row["ways"]]
         return {"question": _text(row["question"]), "known": _text(row["known"]), "answers": answers, "ways": ways}
-    except (ConfigError, KeyError, TypeError, ValueError, AttributeError) as error:
+    except (ConfigError, KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         return {"broken": f"{type(error).__name__}: {error}"[:400]}
 
 

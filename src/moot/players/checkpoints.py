@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -20,6 +19,7 @@ from moot.runs.run import loop_state
 from moot.settings.saved import config_of
 from moot.util.disk import read_file
 from moot.util.files import digest
+from moot.util.json_text import read_json
 
 Note = Callable[[str], None]
 """Is told what people should know and nobody has to act on."""
@@ -100,11 +100,11 @@ def judge_state(run: Run) -> tuple[str, str]:
     """What an engine loads for the judge that a run trained (`RUN@judge`), and what tells it apart."""
     place = run.path / JUDGE / SERVING
     try:
-        named = json.loads(read_file(place))
+        named = read_json(read_file(place))
         state, step = str(named["state"]), int(named["step"])
     except FileNotFoundError:
         raise ConfigError(f"{run.path} has no judge of its own: it was not trained with judge_training") from None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
         raise ConfigError(f"{place} is damaged: {error}") from None
     return judge_place(run.path / JUDGE, state), f"judge {step} {digest([run.config, state])}"
 

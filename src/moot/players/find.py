@@ -244,6 +244,8 @@ async def outsider(
     step = step_named(run, named[1]) if run and named and not trained else None
     model = config_of(run).model if run else replace(config.model, model=name, renderer="auto")
     model = replace(model, device=config.model.device, dtype=config.model.dtype)
+    if run:
+        check_rank(run, model.lora_rank)
     check_same_server(name, model.base_url, config.model.base_url, setting)
     if not (sharing and model == config.model):
         with busy(f"loading {name}"):

@@ -19,7 +19,7 @@ import numpy as np
 from moot.engine.protocol import Ints, Sample, Sampler, SamplingParams
 from moot.players.chat.chat import Chat, ChatRequest, Retried
 from moot.players.chat.endpoint import Endpoint
-from moot.players.chat.reading import Heard, Reply
+from moot.players.chat.reading import MOST_TOKENS, Heard, Reply
 from moot.util.disk import open_to_append
 from moot.util.files import digest, json_lines
 
@@ -34,8 +34,10 @@ class Replies:
         self._records: dict[str, Record] = {}
         self._file: BinaryIO | None = None
         for _, record, ended in json_lines(path):
-            with suppress(KeyError, TypeError):  # a line that a kill cut short, or somebody else's
-                if ended and isinstance(record["reply"], dict):
+            with suppress(
+                KeyError, TypeError, ValueError, AttributeError
+            ):  # a line that a kill cut short, or somebody else's
+                if ended and _is_reply(record["reply"]):
                     self._records[record["asked"]] = record["reply"]
 
     def __len__(self) -> int:
@@ -59,6 +61,23 @@ class Replies:
         if self._file is not None:
             self._file.close()
             self._file = None
+
+
+def _is_reply(record: Any) -> bool:
+    """A sampler's, or a server's. Raises for what is neither."""
+    if "samples" in record:
+        samples = [(ids, isinstance(why, str)) for ids, why in record["samples"]]
+        return bool(samples) and all(
+            named and all(type(one) is int and 0 <= one < 1 << 31 for one in ids) for ids, named in samples
+        )
+    said = Reply(**record)
+    words = isinstance(said.text, str) and isinstance(said.finish, str) and isinstance(said.stopped_on, str | None)
+    counts = [count for count in (said.prompt_tokens, said.completion_tokens) if count is not None]
+    return (
+        words
+        and all(type(count) is int and 0 <= count <= MOST_TOKENS for count in counts)
+        and all(type(logprob) in (int, float) for logprob in said.first_token.values())
+    )
 
 
 class RememberedChat(Chat):

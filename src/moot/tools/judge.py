@@ -292,7 +292,7 @@ def check_verdict(record: Any) -> None:
     values, least = (record["scores"], -1) if "scores" in record else ([record["value"]], 0)
     numbers = all(isinstance(value, int | float) and least <= value <= 1 for value in values)
     tokens = record["tokens"]
-    if not numbers or not (tokens is None or (isinstance(tokens, int) and tokens >= 0)):
+    if not numbers or not (tokens is None or (isinstance(tokens, int) and 0 <= tokens < 1 << 40)):
         raise TypeError(f"no verdict: {record!r:.60}")
 
 

@@ -13,22 +13,26 @@ import random
 import shutil
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from moot.debate.checks import Show, approval
+from moot.debate.typed_fields import check_types
 from moot.debate.types import Question
 from moot.engine.protocol import Datum, Sampler, SamplingParams, Trainer
-from moot.errors import EngineError
+from moot.errors import ConfigError, EngineError
 from moot.judges.asking import Asked, Heard, TokenJudge
 from moot.judges.learning import advantages, measured, rewards
 from moot.players.checkpoints import JUDGE, SERVING, judge_place
+from moot.runs.run import new_aside
 from moot.tasks.task import Exercise
 from moot.tokens.speaker import turn_seed
 from moot.training.optimise import optimise
 from moot.training.state import Progress, Setup, Stopped
-from moot.util.disk import write_atomically
+from moot.util.disk import read_file, write_atomically
 from moot.util.files import append_lines, json_lines, write_lines
+from moot.util.json_text import read_json
 
 STEPS, HELD_OUT = "steps.jsonl", "held_out.jsonl"
 
@@ -163,14 +167,27 @@ class JudgeSteps:
         self.rows[-1]["state"] = place.name if saved in (str(place), str(place.absolute())) else saved
         append_lines(self.folder / STEPS, self.rows[-1:])
 
-    def rewind(self, last: int) -> None:
-        """The steps of an earlier day up to `last`, or to the newest whose state is there. Others are done again."""
-        lines = [row if ended and _is_row(row) else None for _, row, ended in json_lines(self.folder / STEPS)]
-        self.rows = [row for number, row in enumerate(lines) if row is not None and row["step"] == number][: last + 1]
-        while self.rows and self.rows[-1]["state"].isdigit() and not Path(self.state_of(self.done)).is_dir():
-            self.rows.pop()
-        if len(self.rows) < len(lines):
-            write_lines(self.folder / STEPS, self.rows)
+    def rewind(self, last: int, least: int = 0) -> None:
+        """The steps of an earlier day up to `last`, or to the newest whose state is there; ConfigError where those up
+        to `least` are not all there. Others are done again, and what is no step or a later one is set aside."""
+        content = read_file(self.folder / STEPS) if (self.folder / STEPS).exists() else b""
+        lines = [line for line in content.split(b"\n") if line]
+        rows = list(takewhile(bool, (_row(line, number) for number, line in enumerate(lines[: last + 1]))))
+        while rows and rows[-1]["state"].isdigit() and not (self.folder / rows[-1]["state"]).is_dir():
+            rows.pop()
+        if len(rows) <= least and least:
+            raise ConfigError(
+                f"{self.folder} has {max(len(rows) - 1, 0)} of the {least} steps of the judge that this checkpoint was "
+                "trained with; put back what moot wrote there, or start over with --restart"
+            )
+        self.rows = rows
+        again = len(lines) == len(rows) + 1 and _row(lines[-1], len(rows))  # of a step that was never committed
+        if len(rows) < len(lines):
+            if not again:
+                aside = new_aside(self.setup.run.path) / JUDGE
+                aside.mkdir()
+                write_atomically(aside / STEPS, b"".join(line + b"\n" for line in lines[len(rows) :]))
+            write_lines(self.folder / STEPS, rows)
 
     async def load(self, step: int, optimizer: bool = True) -> None:
         await self.trainer.load_state(self.state_of(step), optimizer)
@@ -192,10 +209,13 @@ class JudgeSteps:
     # The answers that it is measured on
 
     def kept_held_out(self) -> list[Exercise]:
-        return [
-            Exercise(Question(**{**row["question"], "sides": ()}), row["answer"], row["right"], (), row.get("rule", ""))
-            for _, row, _ in json_lines(self.folder / HELD_OUT)
-        ]
+        try:
+            kept = [_exercise(row) for _, row, _ in json_lines(self.folder / HELD_OUT)]
+            if kept:
+                return kept
+        except (ConfigError, KeyError, TypeError, AttributeError):
+            pass
+        raise ConfigError(f"{self.folder / HELD_OUT} is damaged; put back what moot wrote")
 
     def keep_held_out(self, exercises: Sequence[Exercise]) -> None:
         self.folder.mkdir(exist_ok=True)
@@ -208,8 +228,28 @@ def is_no_worse(new: float | None, standing: float | None) -> bool:
     return new is not None and (standing is None or new >= standing)
 
 
-def _is_row(row: Any) -> bool:
-    return isinstance(row, dict) and type(row.get("step")) is int and isinstance(row.get("state"), str)
+def _row(line: bytes, step: int) -> dict[str, Any]:
+    """A step's line; empty where it is none, or that of another step."""
+    try:
+        row = read_json(line)
+        state, tokens = row.pop("state"), row["tokens"]
+        whole = type(row["step"]) is int and row["step"] == step and type(tokens) is int and tokens >= 0
+        named = isinstance(state, str) and (not state.isdigit() or state == f"{step:06d}")
+        numbers = all(value is None or (type(value) in (int, float) and abs(value) < 1e15) for value in row.values())
+        measured = ("j" in row) == ("pair_accuracy" in row) and (step > 0 or "j" in row)
+    except (ConfigError, KeyError, TypeError, AttributeError):
+        return {}
+    return {**row, "state": state} if whole and named and numbers and measured else {}
+
+
+def _exercise(row: Any) -> Exercise:
+    """Raises for what is none."""
+    question = Question(**{**row["question"], "sides": ()})
+    check_types(question)
+    rule = row.get("rule", "")
+    if not (isinstance(row["answer"], str) and isinstance(row["right"], bool) and isinstance(rule, str)):
+        raise TypeError("no exercise")
+    return Exercise(question, row["answer"], row["right"], (), rule)
 
 
 async def _datum(judge: TokenJudge, heard: Heard, approves: bool, value: float) -> Datum:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -54,6 +55,19 @@ def test_project_and_run_can_be_named_and_are_kept(tmp_path: Path, wandb: FakeWa
     assert [(init["project"], init["id"], init["resume"]) for init in wandb.begun] == [("mine", "abc", "allow")] * 2
     assert json.loads((tmp_path / "loggers.json").read_text()) == {"wandb": {"project": "mine", "run": "abc"}}
     assert wandb.finished == 2
+
+
+@pytest.mark.parametrize(
+    "kept", ["[1]", '{"wandb": 3}', '{"wandb": {"other": "x"}}', '{"wandb": {"run": 5}}', "{", "[" * 9000]
+)
+def test_what_tells_it_apart_is_refused_where_it_is_damaged(tmp_path: Path, wandb: FakeWandb, kept: str) -> None:
+    (tmp_path / "loggers.json").write_text(kept)
+    with pytest.raises(ConfigError, match=r"loggers\.json is damaged; put back what moot wrote"):
+        Loggers(["wandb"], tmp_path)
+    (tmp_path / "loggers.json").unlink()
+    os.mkfifo(tmp_path / "loggers.json")  # nobody waits for it
+    with pytest.raises(ConfigError, match=r"loggers\.json is"):
+        Loggers(["wandb"], tmp_path)
 
 
 def test_a_continued_run_is_the_same_run_and_another_run_another(tmp_path: Path, wandb: FakeWandb) -> None:

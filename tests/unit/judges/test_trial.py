@@ -249,7 +249,7 @@ def test_what_was_cut_off_goes_on_and_nothing_is_asked_twice(answers: Path, monk
 def test_a_kept_line_that_is_no_verdict_is_asked_for_again(answers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = measured(right_in(0.7), monkeypatch, answers, "--checks", "1")
     kept = Path("out/verdicts.jsonl")
-    wrong = [("value", 7.0), ("value", "0.8"), ("value", None), ("tokens", -1), ("tokens", "10")]
+    wrong = [("value", 7.0), ("value", "0.8"), ("value", None), ("tokens", -1), ("tokens", "10"), ("tokens", 10**400)]
     lines = [json.loads(line) for line in kept.read_text().splitlines()]
     for line, (name, value) in zip(lines[1:], wrong, strict=False):
         line[name] = value

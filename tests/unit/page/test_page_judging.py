@@ -56,11 +56,14 @@ def test_every_verdict_stands_beside_its_answer_with_the_thinking_and_the_score(
 
 def test_a_damaged_line_costs_its_own_place_and_what_is_no_report_is_passed_by(folder: Path, tmp_path: Path) -> None:
     lines = (folder / "asked.jsonl").read_text().splitlines()
-    (folder / "asked.jsonl").write_text("\n".join([lines[0], "[1", '{"question": 3}', *lines[1:] * MOST]) + "\n")
+    endless = lines[0].replace('"scores": [', f'"scores": [{10**400}, ', 1)
+    (folder / "asked.jsonl").write_text(
+        "\n".join([lines[0], "[1", '{"question": 3}', endless, *lines[1:] * MOST]) + "\n"
+    )
     trials = Trials([folder])
     first, rest = trials.questions("one", 0), trials.questions("one", MOST)
     assert first is not None and rest is not None
-    assert ["broken" in row for row in first["rows"][:4]] == [False, True, True, False]
+    assert ["broken" in row for row in first["rows"][:5]] == [False, True, True, True, False]
     assert first["next"] == MOST and len(rest["rows"]) == MOST
     assert trials.questions("two", 0) is None
     for said in ("[]", "{", '{"rows": [{"mode": "vote"}]}', '{"rows": 3}'):

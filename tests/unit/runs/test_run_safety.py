@@ -297,6 +297,9 @@ def test_where_the_folder_cannot_be_locked_its_file_is(run: Run, monkeypatch: py
         "evals",
         "aside",
         "lock.held",
+        "judge",
+        "tensorboard",
+        "loggers.json",
     ],
 )
 def test_a_part_that_is_a_link_is_refused_by_name_and_nothing_outside_changes(

@@ -128,7 +128,7 @@ class JudgeTraining(Part):
             assert isinstance(setup.engine, Sharing)  # checked with the capabilities before the run began
             self.opened = trainer = await asyncio.to_thread(setup.engine.sibling, setup.config.seed)
         self.steps = JudgeSteps(setup, trainer, self.lessons.show, own.checks, own.weight)
-        self.steps.rewind(own.steps if first else self.known)
+        self.steps.rewind(own.steps) if first else self.steps.rewind(self.known, self.known)
         if not self.steps.rows:
             await self._start(setup, sampler)
         elif first or own.adapter == "own":
@@ -193,7 +193,7 @@ class JudgeTraining(Part):
         return await self.lessons.of_answers(setup, task, sampler, questions, count, seed)
 
     def _told(self, step: int) -> str:
-        before, after = (self.steps.rows[number]["pair_accuracy"] for number in (0, step))
+        before, after = (self.steps.rows[number].get("pair_accuracy") for number in (0, step))
         change = " to ".join("unknown" if value is None else f"{value:.2f}" for value in (before, after))
         told = f"the judge took {step} steps: its held-out pair accuracy went from {change}"
         return told if self.steps.serving_at(step) == step else f"{told}, so the judge before them is listened to"
