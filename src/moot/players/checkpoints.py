@@ -16,6 +16,7 @@ from moot.errors import ConfigError, EngineError
 from moot.rl.best import UNRANKED
 from moot.runs import Run
 from moot.runs.run import loop_state
+from moot.settings.model import ModelConfig
 from moot.settings.saved import config_of
 from moot.util.disk import read_file
 from moot.util.files import digest
@@ -190,15 +191,24 @@ def find_trained(given: str, setting: str = "checkpoint") -> tuple[dict[str, Any
     )
 
 
-def check_model(name: str) -> None:
-    """Refuses a folder that holds a run or an adapter and no model: transformers says so late, in other words."""
-    path = Path(name)
-    adapter = (path / "adapter_config.json").is_file() and not (path / "config.json").is_file()
-    if name and (Run.exists(path) or adapter):
-        what, run = ("a run", path) if Run.exists(path) else ("an adapter", "RUN")
+def check_model(model: ModelConfig) -> None:
+    """Refuses a folder that holds a run, an adapter or nothing of a model, and a path that leads nowhere: transformers
+    asks the hub first, and says so late, in other words."""
+    name, path = model.model, Path(model.model)
+    if name == ModelConfig().model or (path / "config.json").is_file():
+        return
+    what = "a run" if Run.exists(path) else "an adapter" if (path / "adapter_config.json").is_file() else ""
+    if what:
+        run = path if Run.exists(path) else "RUN"
         merged = f"moot export {run} --merged, then --model {run}/export/merged"
         told = f"model {name} is the folder of {what}, not of a model"
         raise ConfigError(f"{told}; join its weights with the model's first: {merged}")
+    if model.kind.server:
+        return  # a path there is none here
+    if path.is_dir():
+        raise ConfigError(f"model {name} is a folder without a model: it has no config.json; name the folder that has")
+    if path.is_absolute() or name.startswith((".", "~")):
+        raise ConfigError(f"model {name}: no such folder; check the path")
 
 
 def check_rank(run: Run, rank: int) -> None:

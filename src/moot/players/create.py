@@ -7,6 +7,7 @@ import os
 from moot.engine.memory_estimate import Place
 from moot.engine.protocol import Trainer
 from moot.errors import ConfigError, EngineError
+from moot.players.checkpoints import check_model
 from moot.settings.model import ModelConfig
 from moot.util.addresses import check_address
 from moot.util.secrets import keep_secret
@@ -43,6 +44,7 @@ def _local(model: ModelConfig, seed: int) -> Trainer:
         if value := getattr(model, name):
             told = f"{name} {value!r} is for a server, and the engine is {model.engine}"
             raise ConfigError(f"{told}; add --engine tinker")
+    check_model(model)
     try:
         from moot.engine.local import LocalEngine
     except ModuleNotFoundError as error:

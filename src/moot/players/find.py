@@ -92,9 +92,9 @@ def policy_config(
     if run_dir is not None and model is not None:
         raise ConfigError(f"name a run or a model, not both; got {run_dir} and {model}")
     if run_dir is None:
-        check_model(model or "")
-        config = TrainConfig(model=ModelConfig(model) if model else ModelConfig())
-        return replace(config, model=replace(config.model, **changes)), None
+        chosen = replace(ModelConfig(model) if model else ModelConfig(), **changes)
+        check_model(chosen)
+        return TrainConfig(model=chosen), None
     run = Run.open(run_dir)
     config = config_of(run)
     check_rank(run, config.model.lora_rank)

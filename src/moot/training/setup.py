@@ -72,7 +72,7 @@ def check_named(config: TrainConfig, path: Path, run_code: bool = True) -> None:
 
     A task in Python is loaded to be checked, unless `run_code` forbids it.
     """
-    check_model(config.model.model)
+    check_model(config.model)
     for name in (config.debate.task, *trained_tasks(config)):
         if run_code or not is_code(name):
             check_name(name)

@@ -55,7 +55,12 @@ def test_a_model_is_evaluated_as_it_would_be_trained_and_a_run_as_it_was() -> No
     assert PRESETS["easy"].protocol.rules.sections == "asked"
 
 
-@pytest.mark.parametrize("command", [("train", "--dry-run"), ("train",), ("eval",)])
+LOADING = [
+    ("train", "--dry-run"), ("train",), ("eval",), ("check", "--questions", "1"), ("ask", "1 + 1?"), ("judge",),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", LOADING, ids=lambda command: " ".join(command[:2]))
 def test_an_adapter_or_a_run_is_no_model(command: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     Path("adapter").mkdir()
     Path("adapter/adapter_config.json").write_text("{}")
@@ -68,6 +73,10 @@ def test_an_adapter_or_a_run_is_no_model(command: tuple[str, ...], capsys: pytes
     Run.create(Path("mine"), PRESETS["demo"].as_dict(), {})
     status, error = said(capsys, *command, "--model", "mine")
     assert status == 2 and "moot export mine --merged, then --model mine/export/merged" in error
+    status, error = said(capsys, *command, "--model", "mine/checkpoints")
+    assert status == 2 and "model mine/checkpoints is a folder without a model: it has no config.json" in error
+    status, error = said(capsys, *command, "--model", "./mime")
+    assert status == 2 and "model ./mime: no such folder" in error
     assert not Path("runs").exists() and not Path("evals").exists()
 
 
