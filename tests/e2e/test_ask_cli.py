@@ -138,6 +138,7 @@ def test_a_judge_without_a_seat_scores_the_answers_and_the_highest_score_is_the_
         assert len(other.requests) == 8, "two texts, two checks, a thought and a word each"
         shown = ask(server, *TAGS, *by).stdout
         assert "Answer: 8" in shown and "The winner by votes holds another: “7”." in shown
+        assert "The judge wrote 80 tokens more; what it cost is not in this." in shown
         rows = {line.split()[1]: line.split() for line in shown.splitlines() if re.match(r"Agent \d  ", line)}
         assert [rows[agent][-1] for agent in "012"] == ["0.00", "0.00", "1.00"]
         gone = ask(server, *TAGS, "--judge", f"j@{dead.url}", "--retries", 0)

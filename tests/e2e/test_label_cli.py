@@ -236,8 +236,11 @@ def test_a_full_disk_is_one_clear_line_and_what_was_written_stays(
         assert main(given) == 0 and len(server.requests) - asked == 12
 
 
-def test_a_judge_scores_every_answer_and_the_highest_score_is_the_label(tmp_path: Path) -> None:
-    """Two of three say 1, and the judge says Yes to 2 alone. The second time nothing is asked."""
+def test_a_judge_scores_every_answer_and_the_highest_score_is_the_label(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two of three say 1, and the judge says Yes to 2 alone. The second time nothing is asked. What the judge wrote, ten
+    tokens a reply, is told apart: its price is not known."""
 
     def judge(number: int, body: dict[str, Any]) -> Any:
         text = body["messages"][0]["content"]
@@ -251,7 +254,10 @@ def test_a_judge_scores_every_answer_and_the_highest_score_is_the_label(tmp_path
     ):
         given = at(server, questions(tmp_path / "q.jsonl", 1), "--k", 3, "--out", tmp_path / "l.jsonl")
         judged = (*given, "--judge", f"j@{other.url}", "--ballot", "approval:checks=1")
-        assert main([*judged, "--concurrency", "1"]) == 0
+        assert main([*judged, "--concurrency", "1", "--price-in", "1", "--price-out", "1"]) == 0
+        said = " ".join(capsys.readouterr().out.split())
+        assert "up to 6 times; the same words are judged once. What it costs comes on top." in said
+        assert "cost 0.00033. The judge wrote 40 tokens more; what it cost is not in this." in said
         asked = len(server.requests), len(other.requests)
         assert asked == (3, 4), "two different solutions are judged, with a thought and a word each"
         assert main(list(judged)) == 0

@@ -85,10 +85,11 @@ class Ask:
             interrupted = await until_interrupted(Asking([debate], scoring, seats.cast, listener, prices), ended.append)
         (asked,) = ended
         group, silent = group_answer(asked.played) if asked.ended == "done" else None, ""
+        told_of_judge = ""
         if group is not None and judging is not None:
             try:
                 with console.status(f"{one_line(judging.name)} reads the answers"):
-                    (group,) = await judging.scored([asked], [group], AnswerStore(), EvalWatcher())
+                    (group,), told_of_judge = await judging.scored([asked], [group], AnswerStore(), EvalWatcher())
             except EngineError as error:
                 silent = f"{error}, so the answer is the plurality's"
         for note in seats.notes()[told:]:  # more may have come while they spoke
@@ -97,6 +98,8 @@ class Ask:
             print(json.dumps(self._record(asked, group)), flush=True)
         else:
             show_outcome(asked, group, seats.names, prices, console)
+            if told_of_judge:
+                console.say(told_of_judge)
         what = _what_is_there(asked)
         if interrupted:
             complain(f"interrupted in {_where(asked)}; {what}")

@@ -165,7 +165,7 @@ class _Job:
                 )
                 watching = stack.enter_context(Watching(console))
                 stack.callback(watching.say_losses)
-                groups = await judging.scored(done, groups, verdicts, watching)
+                groups, self._spent.judge = await judging.scored(done, groups, verdicts, watching)
         failed = next((debate.played.error for debate in asked if debate.ended == "failed"), None)
         return self._finish(done, groups, len(questions), failed)
 
@@ -219,7 +219,7 @@ class _Job:
             measured = options.speakers.judge is not None, bool(options.grader or options.equal)
             for line, style in summary_lines(labels, calibration, reached, *measured):
                 console.say(line, style)
-            console.say(f"{self._spent}.")
+            console.say(f"{self._spent}. {self._spent.judge}".rstrip())
             for path in (self.out, *pictures):
                 console.say(f"Written: {path}", "green")
         if failed is not None:
@@ -265,6 +265,8 @@ class _Spent:
     read: int = 0
     written: int = 0
     cost: float | None = 0.0
+    judge: str = ""
+    """What is told of it; what it reads is counted by nobody."""
 
     def add(self, asked: AskedDebate) -> None:
         read, written, _ = asked.tokens()

@@ -49,7 +49,8 @@ def forecast_lines(debates: Sequence[Debate], speakers: Speakers, kept: int) -> 
         asks = ballot_named(speakers.ballot).asks
         checks = asks.get("checks") or 2 * asks["opponents"]  # both orders of a pair
         scored = len(debates) * debates[0].num_agents * checks * _VERDICT
-        lines.append(f"The judge {speakers.judge} is asked up to {scored:,} times; the same words are judged once.")
+        asked = f"The judge {speakers.judge} is asked up to {scored:,} times; the same words are judged once."
+        lines.append(f"{asked} What it costs comes on top.")
     if kept:
         lines.append(f"{kept:,} replies are here from before and are not asked for again.")
     return lines

@@ -7,7 +7,7 @@ import json
 import re
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -46,7 +46,7 @@ class Rescore:
     """
 
     run_dir: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(name="run", metavar="RUN")]
-    """The run's folder."""
+    """The run's folder, or a file of debates, such as moot label writes."""
     protocol: Annotated[
         Literal["v1", "v2", "v2_literal"] | None,
         tyro.conf.arg(metavar="{v1,v2,v2_literal}", help_behavior_hint="(default: as trained)"),
@@ -67,13 +67,16 @@ class Rescore:
     """The choices that stand on the command line."""
 
     def run(self) -> int:
-        if self.run_dir.is_file():
-            raise ConfigError(
-                f"{self.run_dir} is a file; count its votes otherwise with: moot score {self.run_dir} --reward NAME"
-            )
-        opened = Run.open(self.run_dir)
         if self.show < 0:
             raise ConfigError(f"show must be 0 or more, got {self.show}")
+        if not self.run_dir.is_file():
+            return self._recounted(Run.open(self.run_dir))
+        from moot.page.transcripts import as_run
+
+        with as_run(self.run_dir) as opened:
+            return self._recounted(opened)
+
+    def _recounted(self, opened: Run) -> int:
         most = max(self.show, 1000) if self.json else self.show
         steps = pick_steps(opened, self.steps)
         with bar("rescoring", len(steps)) as advance:
@@ -86,6 +89,7 @@ class Rescore:
                 self.trust_run,
                 lambda text: print(f"Note: {text}", file=sys.stderr),
             )
+        rescored = replace(rescored, run=str(self.run_dir))  # a file is read in a folder of the moment
         if self.json:
             print(json.dumps(rescored.as_json()))
         elif self.markdown:

@@ -9,15 +9,17 @@ import math
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from moot.debate.protocols import preset
 from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
+from moot.errors import ConfigError
 from moot.page.runs import opened
 from moot.rl.advantages import ESTIMATORS, with_advantages
 from moot.rl.metrics import reward_metrics
@@ -71,6 +73,16 @@ class Transcripts:
     def _free(self, name: str) -> Path:
         taken = {run.name for run, _ in self._known.values()}
         return self._folder / next(free for n in count(1) if (free := name if n == 1 else f"{name}~{n}") not in taken)
+
+
+@contextmanager
+def as_run(file: Path) -> Iterator[Run]:
+    """A file as a run, as long as somebody looks at it."""
+    with TemporaryDirectory(prefix="moot-") as place:
+        Transcripts([file], Path(place)).refresh()
+        if not Run.exists(run := Path(place, file.name)):
+            raise ConfigError(f"{file} holds no debates; name a run, or a .jsonl file that moot label wrote")
+        yield Run.open(run)
 
 
 @dataclass

@@ -250,6 +250,12 @@ class Trial:
 
     # What came of it
 
+    def written(self, way: Way) -> int | None:
+        """Tokens that the judge wrote, each verdict once; None where a server did not say."""
+        places = {place for answered in self._answered for place, _ in self._checks(way, answered)}
+        found = [record["tokens"] for place in places if (record := self._verdicts.get(place)) is not None]
+        return None if None in found else sum(found)
+
     def _judged(self, way: Way, answered: Answered, checks: int) -> Judged:
         shown, pairs = answered.shown(way.show), list[Pair]()
         records: list[Record] = []

@@ -43,9 +43,9 @@ class Judging:
 
     async def scored(
         self, done: Sequence[AskedDebate], groups: Sequence[GroupAnswer], verdicts: AnswerStore, watcher: EvalWatcher
-    ) -> list[GroupAnswer]:
-        """Every answer with its score. What is in `verdicts` is not asked again. Raises EngineError where a verdict is
-        missing."""
+    ) -> tuple[list[GroupAnswer], str]:
+        """Every answer with its score, and what is to be told of the cost. What is in `verdicts` is not asked again.
+        Raises EngineError where a verdict is missing."""
         asks, questions = self.ballot.asks, [asked.debate.question for asked in done]
         shown = [
             Answered(question, tuple(text or "" for text in group.solutions), group.held, group.right, group.kinds)
@@ -60,10 +60,12 @@ class Judging:
         if trial.missing([way]):
             raise EngineError("the judge has not scored every answer")
         scores = trial.scores(way, checks)
+        written = trial.written(way)
+        told = "The judge's tokens were not told" if written is None else f"The judge wrote {written:,} tokens more"
         return [
             replace(group, scores=tuple(map(self._sure, scores[question])))
             for question, group in zip(questions, groups, strict=True)
-        ]
+        ], f"{told}; what it cost is not in this."
 
     def _sure(self, score: float | None) -> float | None:
         """A score within the margin is none."""

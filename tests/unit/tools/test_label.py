@@ -207,7 +207,7 @@ def test_export_makes_a_supervised_set_of_those_that_are_trusted(
     [
         (["export", "l.jsonl", "--adapter"], "a file of labels makes one set"),
         (["export", "q.jsonl"], "q.jsonl is neither a run's folder nor a file of labels"),
-        (["rescore", "l.jsonl"], "count its votes otherwise with: moot score l.jsonl"),
+        (["rescore", "q.jsonl"], "q.jsonl holds no debates; name a run, or a .jsonl file that moot label wrote"),
         (["train", "--task", "none.jsonl"], "none.jsonl: no label is trusted"),
     ],
 )
@@ -233,6 +233,17 @@ def test_score_reads_labels_and_compares_answers_as_they_were_compared(labels: P
     del row["debate"]["settings"]["protocol"]
     (bad,) = score([json.dumps(row)], preset("v2"))
     assert isinstance(bad, BadLine) and "as moot label writes it, but damaged" in bad.reason
+
+
+def test_rescore_reads_labels_as_it_reads_a_run(labels: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Five answers, nobody votes, and one of the sixty cannot be read and costs 1: the majority pays those who give the
+    label."""
+    assert main(["rescore", str(labels / "l.jsonl"), "--reward", "majority", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    shares = [row["share"] for row in rows_of(labels / "l.jsonl")]
+    assert found["run"] == str(labels / "l.jsonl") and found["after"]["debates"] == 12
+    assert found["before"]["reward_mean"] == pytest.approx(-1 / 60)
+    assert found["after"]["reward_mean"] == pytest.approx(sum(shares) / 12 - 1 / 60)
 
 
 def test_code_that_a_record_names_is_not_run(tmp_path: Path) -> None:
