@@ -14,6 +14,7 @@ from moot.judges.learning import (
     by_truth,
     measured,
     rewards,
+    weights,
 )
 from moot.tasks.slips import plant
 from moot.tasks.task import Exercise
@@ -60,30 +61,41 @@ def test_as_many_are_to_be_approved_as_not() -> None:
     assert balanced(three, 8, 0) == []
 
 
-# label: to be approved; said: approved. paid 1 where they agree. Class means: yes 2/3, no 0 (or 1/2).
+# label: to be approved; value: the probability of a Yes, which is what the thinking is paid, or what is left of 1. Class
+# means: yes 2/3, no 0 (or 1/2).
 TABLES = [
     # Three to approve, one not: each of the three counts 4 / (2·3) = 2/3, the one counts 4 / 2 = 2.
-    ("TTTF", "YYNY", [1, 1, 0, 0], [2 / 9, 2 / 9, -4 / 9, 0]),
-    ("TTTFF", "YYNYN", [1, 1, 0, 0, 1], [5 / 6 / 3, 5 / 6 / 3, -5 / 6 * 2 / 3, -5 / 4 / 2, 5 / 4 / 2]),
-    # Planted: one right and one wrong answer, two checks each.
-    ("TTFF", "YNNN", [1, 0, 1, 1], [0.5, -0.5, 0, 0]),
-    # A judge that approves everything is paid for half of it, and learns nothing from what never differs.
-    ("TTFF", "YYYY", [1, 1, 0, 0], [0, 0, 0, 0]),
+    ("TTTF", [1, 1, 0, 1], [1, 1, 0, 0], [2 / 9, 2 / 9, -4 / 9, 0]),
+    ("TTTFF", [1, 1, 0, 1, 0], [1, 1, 0, 0, 1], [5 / 6 / 3, 5 / 6 / 3, -5 / 6 * 2 / 3, -5 / 4 / 2, 5 / 4 / 2]),
+    # Planted: one right and one wrong answer, two checks each, not surely said.
+    ("TTFF", [0.75, 0.25, 0.5, 0.25], [0.75, 0.25, 0.5, 0.75], [0.25, -0.25, -0.125, 0.125]),
+    # A judge that approves everything is paid for half of it, and its thinking learns nothing from what never differs.
+    ("TTFF", [1, 1, 1, 1], [1, 1, 0, 0], [0, 0, 0, 0]),
     # Of one kind alone nothing is learned: it would teach to say one word.
-    ("TTT", "YNY", [1, 0, 1], [0, 0, 0]),
+    ("TTT", [1, 0, 1], [1, 0, 1], [0, 0, 0]),
 ]
 
 
-@pytest.mark.parametrize(("labels", "said", "paid", "values"), TABLES)
-def test_verdicts_are_paid_and_each_kind_is_centred_apart(
-    labels: str, said: str, paid: list[float], values: list[float]
+@pytest.mark.parametrize(("labels", "yes", "paid", "values"), TABLES)
+def test_thinking_is_paid_by_the_right_word_and_each_kind_is_centred_apart(
+    labels: str, yes: list[float], paid: list[float], values: list[float]
 ) -> None:
     known = [label == "T" for label in labels]
-    assert rewards(known, [word == "Y" for word in said]) == paid
+    assert rewards(known, yes) == pytest.approx(paid)
     given = advantages(known, paid)
     assert given == pytest.approx(values)
     right = [value for value, label in zip(given, known, strict=True) if label]
     assert sum(right) == pytest.approx(0)
+
+
+@pytest.mark.parametrize(
+    ("labels", "each"),
+    [("TTTF", [2 / 3, 2 / 3, 2 / 3, 2]), ("TFFT", [1, 1, 1, 1]), ("TTT", [0, 0, 0]), ("FF", [0, 0])],
+)
+def test_right_words_of_either_kind_weigh_the_same(labels: str, each: list[float]) -> None:
+    given = weights([label == "T" for label in labels])
+    assert given == pytest.approx(each)
+    assert sum(given) in (0, pytest.approx(len(labels)))
 
 
 def test_a_slip_and_the_solution_it_was_planted_into_are_an_exercise_each() -> None:

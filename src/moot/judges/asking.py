@@ -94,15 +94,22 @@ class Heard:
         logprob, spelled = max(zip(self.logprobs[which], self.said[which], strict=True))
         return spelled, logprob
 
-    def datum(self, word: Sequence[int], logprobs: Floats, advantage: float) -> Datum:
-        """The thinking and the word are taught; what was read and asked is not. Sampled at temperature 1."""
-        said = [self.thinking.tokens, np.asarray(word, dtype=np.int32)]
-        pieces = [(self.prompt, None), (said[0], self.thinking.logprobs), (self.request, None), (said[1], logprobs)]
-        tokens = np.concatenate([tokens for tokens, _ in pieces])
-        mask = np.concatenate([np.full(len(tokens), own is not None, np.float32) for tokens, own in pieces])
-        zeros = (np.zeros(len(tokens), np.float32) if own is None else own for tokens, own in pieces)
+    def datum(self, word: Sequence[int], logprobs: Floats, thinking: float, said: float) -> Datum:
+        """The thinking and the word are taught, each with its own advantage; what was read and asked is not. Sampled at
+        temperature 1."""
+        spelled = np.asarray(word, dtype=np.int32)
+        pieces = [
+            (self.prompt, None, 0.0),
+            (self.thinking.tokens, self.thinking.logprobs, thinking),
+            (self.request, None, 0.0),
+            (spelled, logprobs, said),
+        ]
+        tokens = np.concatenate([tokens for tokens, _, _ in pieces])
+        mask = np.concatenate([np.full(len(tokens), own is not None, np.float32) for tokens, own, _ in pieces])
+        advantages = np.concatenate([np.full(len(tokens), value, np.float32) for tokens, _, value in pieces])
+        zeros = (np.zeros(len(tokens), np.float32) if own is None else own for tokens, own, _ in pieces)
         sampled = np.concatenate(list(zeros)).astype(np.float32)
-        return Datum(tokens[:-1], tokens[1:], sampled[1:], np.float32(advantage) * mask[1:], mask[1:])
+        return Datum(tokens[:-1], tokens[1:], sampled[1:], advantages[1:], mask[1:])
 
 
 class Judge(Protocol):

@@ -84,23 +84,24 @@ def balanced(exercises: Iterable[Exercise], count: int, seed: object) -> list[Ex
     return [exercise for pair in zip(*(kind[:size] for kind in kinds), strict=True) for exercise in pair]
 
 
-def rewards(labels: Sequence[bool], approvals: Sequence[bool]) -> list[float]:
-    """1 for a verdict that approves what is to be approved, or disapproves the rest; otherwise 0."""
-    return [float(label == approval) for label, approval in zip(labels, approvals, strict=True)]
+def rewards(labels: Sequence[bool], values: Sequence[float]) -> list[float]:
+    """What its thinking is worth: the probability of the right verdict after it. `values` are those of a Yes."""
+    return [value if label else 1 - value for label, value in zip(labels, values, strict=True)]
+
+
+def weights(labels: Sequence[bool]) -> list[float]:
+    """Either kind of answer weighs the same in a batch, and an answer 1 on average.
+
+    Where there is one kind alone nothing is learned: it would teach to say one word."""
+    counts = [sum(label == kind for label in labels) for kind in (False, True)]
+    return [len(labels) / (2 * counts[label]) if all(counts) else 0.0 for label in labels]
 
 
 def advantages(labels: Sequence[bool], paid: Sequence[float]) -> list[float]:
-    """Either kind of answer is centred apart, and both weigh the same in the batch.
-
-    Where there is one kind alone nothing is learned: it would teach to say one word."""
-    total, values = len(labels), [0.0] * len(labels)
-    kinds = [[i for i, label in enumerate(labels) if label == kind] for kind in (True, False)]
-    if all(kinds):
-        for members in kinds:
-            mean = sum(paid[i] for i in members) / len(members)
-            for i in members:
-                values[i] = (paid[i] - mean) * total / (2 * len(members))
-    return values
+    """Either kind of answer is centred apart."""
+    pays = [[pay for pay, label in zip(paid, labels, strict=True) if label == kind] for kind in (False, True)]
+    means = [sum(kind) / len(kind) if kind else 0.0 for kind in pays]
+    return [(pay - means[label]) * weight for pay, label, weight in zip(paid, labels, weights(labels), strict=True)]
 
 
 def measured(exercises: Sequence[Exercise], scores: Sequence[float | None], together: bool, seed: int = 0) -> Measures:

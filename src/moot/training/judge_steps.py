@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import random
 import shutil
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, field
@@ -23,7 +22,7 @@ from moot.debate.types import Question
 from moot.engine.protocol import Datum, Sampler, SamplingParams, Trainer
 from moot.errors import ConfigError, EngineError
 from moot.judges.asking import Asked, Heard, TokenJudge
-from moot.judges.learning import advantages, measured, rewards
+from moot.judges.learning import advantages, measured, rewards, weights
 from moot.players.checkpoints import JUDGE, SERVING, judge_place
 from moot.runs.run import new_aside
 from moot.tasks.task import Exercise
@@ -86,11 +85,11 @@ class JudgeSteps:
         judge = self._judge(await self.trainer.snapshot())
         heard, spent = await self._hear(judge, exercises, f"step/{number}")
         labels = [check.exercise.right for check in heard]
-        approvals = [self._approves(check.heard.value, number, place) for place, check in enumerate(heard)]
-        paid = rewards(labels, approvals)
-        taught = zip(heard, approvals, advantages(labels, paid), strict=True)
+        paid = rewards(labels, [check.heard.value for check in heard])
+        # The right word is known, so it is taught itself: a drawn one would say the same with far more noise.
+        taught = zip(heard, labels, advantages(labels, paid), weights(labels), strict=True)
         datums = await asyncio.gather(
-            *(_datum(judge, check.heard, approves, value) for check, approves, value in taught if value)
+            *(_datum(judge, check.heard, right, thinking, said) for check, right, thinking, said in taught if said)
         )
         chunks = [list(datums)] if datums else []
         trained = await optimise(self.trainer, self.progress, chunks, optim.loss, self.weight * rate)
@@ -111,10 +110,6 @@ class JudgeSteps:
 
     def _judge(self, sampler: Sampler) -> TokenJudge:
         return TokenJudge(self.setup.guest(sampler))
-
-    def _approves(self, chance: float, step: int, place: int) -> bool:
-        """The word is drawn with the probability that the judge gives it."""
-        return random.Random(f"{self.setup.config.seed}/judge/{step}/{place}/word").random() < chance
 
     async def _hear(self, judge: TokenJudge, exercises: Sequence[Exercise], seed: str) -> tuple[list[_Check], int]:
         """All checks of all exercises, in order, and their tokens; what an engine fails at is left out."""
@@ -252,13 +247,9 @@ def _exercise(row: Any) -> Exercise:
     return Exercise(question, row["answer"], row["right"], (), rule)
 
 
-async def _datum(judge: TokenJudge, heard: Heard, approves: bool, value: float) -> Datum:
-    word, logprobs = await judge.logprobs_of(heard, approves)
-    return heard.datum(word, logprobs, value)
-
-
-def _where(values: Sequence[float], labels: Sequence[bool], kind: bool) -> list[float]:
-    return [value for value, label in zip(values, labels, strict=True) if label == kind]
+async def _datum(judge: TokenJudge, heard: Heard, right: bool, thinking: float, said: float) -> Datum:
+    word, logprobs = await judge.logprobs_of(heard, right)
+    return heard.datum(word, logprobs, thinking, said)
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

@@ -231,11 +231,13 @@ def test_a_datum_teaches_the_thinking_and_the_word_and_nothing_that_was_read(app
     asked = Asked(Question("Two and two?"), ("4",), "approval", "answer")
     heard = asyncio.run(judge.hear(asked, SamplingParams(50, 1.0, seed=1)))
     word, logprobs = asyncio.run(judge.logprobs_of(heard, approves))
-    datum = heard.datum(word, logprobs, 0.25)
+    datum = heard.datum(word, logprobs, -0.25, 0.5)
     taught = datum.targets[datum.mask > 0]
     assert taught.tolist() == [*heard.thinking.tokens.tolist(), *word]
     assert engine.tokenizer.decode(list(word)).strip().lower() == ("yes" if approves else "no")
-    assert set(datum.advantages[datum.mask > 0].tolist()) == {0.25} and not datum.advantages[datum.mask == 0].any()
+    thought = len(heard.thinking.tokens)
+    assert datum.advantages[datum.mask > 0].tolist() == [-0.25] * thought + [0.5] * len(word)
+    assert not datum.advantages[datum.mask == 0].any()
     assert datum.logprobs[datum.mask == 0].tolist() == [0] * int((datum.mask == 0).sum())
     assert datum.tokens[: len(heard.prompt)].tolist() == heard.prompt.tolist()
 
