@@ -10,19 +10,41 @@ import re
 from bisect import bisect_right
 from functools import cache
 from itertools import accumulate, islice
+from typing import Literal, NamedTuple
 
 from moot.debate.types import Line, Parsed, ParseFailure
 
 BALLOT = "ballot"
 """The contract of a turn that only judges. A solution written all the same stands before the first section and is not
 read."""
+FIRST = ("solution", "evaluation", "comparison")
+
+
+class Further(NamedTuple):
+    """A section that a contract adds to the first three. It is short, and spoken last."""
+
+    form: str
+    """What a message in tags shows between its tags."""
+    agreed: str
+    """What a script writes where the answers agree."""
+    open: str
+    """What it writes where they do not."""
+
+
+FURTHER = {
+    "consensus": Further("YES or NO", "YES", "NO"),
+    "consensus_reason": Further(" the reason ", "The answers agree now.", "It is too early to tell."),
+}
+Contract = Literal["three_tag", "five_tag"]
 CONTRACTS: dict[str, tuple[str, ...]] = {
-    "three_tag": ("solution", "evaluation", "comparison"),
-    "five_tag": ("solution", "evaluation", "comparison", "consensus", "consensus_reason"),
+    "three_tag": FIRST,
+    "five_tag": (*FIRST, "consensus", "consensus_reason"),
     BALLOT: ("evaluation", "comparison"),
 }
+SECTIONS = (*FIRST, *FURTHER)
 
-_THINK = re.compile(r"</?think>", re.I | re.A)
+ANY_TAG = re.compile(rf"</?(?:{'|'.join(SECTIONS)})>", re.I | re.A)
+THINK = re.compile(r"</?think>", re.I | re.A)
 _THINK_END = re.compile(r"</think>", re.I | re.A)
 _YES_OR_NO = re.compile(r"yes|no", re.I | re.A)
 _SAYS_YES_OR_NO = re.compile(r"\b(?:yes|no)\b", re.I | re.A)
@@ -101,7 +123,7 @@ def _parse_from(raw: str, start: int, contract: str, closed: bool, any_consensus
 
 def _without_think_markers(raw: str, start: int) -> list[tuple[int, int]]:
     kept = []
-    for match in _THINK.finditer(raw, start):
+    for match in THINK.finditer(raw, start):
         kept.append((start, match.start()))
         start = match.end()
     return [*kept, (start, len(raw))]

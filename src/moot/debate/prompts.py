@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from moot.debate import sections
 from moot.debate.labels import relabelled
-from moot.debate.parsing import BALLOT, CONTRACTS, parse
+from moot.debate.parsing import BALLOT, CONTRACTS, FURTHER, parse
 from moot.debate.prompt_texts import DEFAULT, Prompts
 from moot.debate.rules import Rules, eligible, first_round_shown, shown
 from moot.debate.sections import NOTHING
@@ -102,8 +102,9 @@ def _example(rules: Rules, prompts: Prompts, open_ended: bool) -> tuple[Message,
     if rules.sections == "asked" or not question:
         return ()
     reply = _text(prompts, "tagged.example_reply", open_ended)
-    if rules.contract == "five_tag":
-        reply += f"\n{prompts.say('tagged.example_consensus')}"
+    for section in CONTRACTS[rules.contract]:
+        if (example := f"tagged.example_{section}") in prompts.texts:
+            reply += f"\n{prompts.say(example)}"
     return Message("user", question), Message("assistant", reply)
 
 
@@ -376,8 +377,8 @@ def _instructions(debate: Debate, round: int, numbers: Sequence[int], ballot: bo
     case = ("alone", "one", "several")[min(2, len(numbers))]
     empty = {"alone": ("evaluation", "comparison"), "one": ("comparison",), "several": ()}[case]
     rest = [f"<{name}>{NOTHING}</{name}>" for name in empty]
-    if debate.rules.contract == "five_tag":
-        rest += ["<consensus>YES or NO</consensus>", "<consensus_reason> the reason </consensus_reason>"]
+    further = [name for name in CONTRACTS[debate.rules.contract] if name in FURTHER]
+    rest += [f"<{name}>{FURTHER[name].form}</{name}>" for name in further]
     listed = " and ".join(rest)
     text = _text(
         prompts,

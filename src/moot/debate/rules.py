@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from moot.debate.parsing import CONTRACTS
+from moot.debate.parsing import SECTIONS, Contract
 from moot.debate.typed_fields import as_json, check_types
 from moot.debate.types import Question, Turn
 from moot.errors import ConfigError
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from moot.debate.scoring import Scoring
     from moot.debate.state import Debate
 
-FIELDS = CONTRACTS["five_tag"]
 FOR_ADVOCATES = dict.fromkeys(("consultancy", "judge"), "needs advocates: use --protocol advocates")
 
 
@@ -31,7 +30,7 @@ class Rules:
     """sequential: agents speak one at a time, and each sees what was already said in this round. parallel: all speak at
     once, and each sees
     finished rounds only."""
-    contract: Literal["three_tag", "five_tag"] = "three_tag"
+    contract: Contract = "three_tag"
     """The sections of a turn: solution, evaluation, comparison; five_tag adds consensus and consensus_reason."""
     visible: tuple[str, ...] = ("solution", "evaluation")
     """The sections that others see. Hiding comparison keeps reviews blind."""
@@ -75,8 +74,8 @@ class Rules:
 
     def __post_init__(self) -> None:
         check_types(self)
-        if unknown := set(self.visible) - set(FIELDS):
-            raise ConfigError(f"visible may name {', '.join(FIELDS)}, got {', '.join(sorted(unknown))!r}; remove it")
+        if unknown := set(self.visible) - set(SECTIONS):
+            raise ConfigError(f"visible may name {', '.join(SECTIONS)}, got {', '.join(sorted(unknown))!r}; remove it")
         if self.history_rounds < -1:
             raise ConfigError(
                 f"history_rounds must be -1 or more, got {self.history_rounds}; -1 shows every round, 0 shows none"

@@ -11,21 +11,17 @@ difference. A section ends at the first tag of the contract that its author writ
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from moot.debate.parsing import BALLOT, CONTRACTS
+from moot.debate.parsing import ANY_TAG, BALLOT, CONTRACTS, FURTHER, THINK
 from moot.debate.types import Said, Turn
 
 Sections = Literal["sampled", "given", "asked"]
 
 NOTHING = "N/A"
 """What stands in a section that there was no reason to fill."""
-
-_ANY_TAG = re.compile(rf"</?(?:{'|'.join(CONTRACTS['five_tag'])})>", re.I | re.A)
-_THINKING = re.compile(r"</?think>", re.I | re.A)
 
 
 def plan(contract: str, others: int, judge_first: bool) -> tuple[str, ...]:
@@ -34,7 +30,7 @@ def plan(contract: str, others: int, judge_first: bool) -> tuple[str, ...]:
     if contract == BALLOT:
         return judging or ("evaluation",)
     spoken = (*judging, "solution") if judge_first else ("solution", *judging)
-    return (*spoken, *(name for name in CONTRACTS[contract] if name.startswith("consensus")))
+    return (*spoken, *(name for name in CONTRACTS[contract] if name in FURTHER))
 
 
 def is_filled(turn: Turn) -> bool:
@@ -62,14 +58,14 @@ def content_of(reply: str) -> tuple[int, str]:
     """What a reply says in its section, and how many characters stand before that."""
     # Thinking is no part of a section. Where it has no end there is nothing else.
     begin = 0
-    for marker in _THINKING.finditer(reply):
+    for marker in THINK.finditer(reply):
         if marker[0].startswith("</"):
             begin = marker.end()
     said = reply[begin:]
     stripped = said.lstrip()
     # What is left out may join two halves to a tag or to another marker: the section ends there too.
-    plain = _THINKING.sub("", stripped)
-    ends = [found.start() for found in (_ANY_TAG.search(plain), _THINKING.search(plain)) if found]
+    plain = THINK.sub("", stripped)
+    ends = [found.start() for found in (ANY_TAG.search(plain), THINK.search(plain)) if found]
     return begin + len(said) - len(stripped), plain[: min(ends, default=len(plain))].rstrip()
 
 
@@ -97,7 +93,7 @@ def stop_tags(contract: str) -> tuple[str, ...]:
 def kept_length(section: str, reply: str) -> int:
     """How much of a reply stays in the turn: all of it, up to and with the section's own closing tag, or up to any
     other tag."""
-    tag, hidden = _ANY_TAG.search(reply), _hidden_tag(reply)
+    tag, hidden = ANY_TAG.search(reply), _hidden_tag(reply)
     if tag is None or (hidden is not None and hidden < tag.start()):
         return len(reply) if hidden is None else hidden
     return tag.end() if tag[0].lower() == f"</{section}>" else tag.start()
@@ -110,9 +106,7 @@ def kept(section: str, reply: str) -> str:
     # The last token of a closing tag may hold the beginning of what would follow. Between two sections that is read by
     # nobody.
     return (
-        reply
-        if is_closed(section, reply) and not _ANY_TAG.search(rest) and not _THINKING.search(rest)
-        else reply[:length]
+        reply if is_closed(section, reply) and not ANY_TAG.search(rest) and not THINK.search(rest) else reply[:length]
     )
 
 
@@ -120,13 +114,13 @@ def _hidden_tag(reply: str) -> int | None:
     """Where a tag begins that has a marker of thinking inside. A parser reads it without the marker, as a tag."""
     places: list[int] = []
     last = 0
-    for marker in _THINKING.finditer(reply):
+    for marker in THINK.finditer(reply):
         places += range(last, marker.start())
         last = marker.end()
     if not last:
         return None
     places += range(last, len(reply))
-    for tag in _ANY_TAG.finditer("".join(reply[i] for i in places)):
+    for tag in ANY_TAG.finditer("".join(reply[i] for i in places)):
         if places[tag.end() - 1] - places[tag.start()] >= len(tag[0]):
             return places[tag.start()]
     return None
@@ -134,7 +128,7 @@ def _hidden_tag(reply: str) -> int | None:
 
 def is_closed(section: str, reply: str) -> bool:
     """Whether a reply ends its section itself."""
-    tag, hidden = _ANY_TAG.search(reply), _hidden_tag(reply)
+    tag, hidden = ANY_TAG.search(reply), _hidden_tag(reply)
     return tag is not None and tag[0].lower() == f"</{section}>" and (hidden is None or tag.start() < hidden)
 
 

@@ -20,6 +20,7 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
+from moot.debate.parsing import CONTRACTS, FIRST
 from moot.engine.protocol import (
     AdamParams,
     Capabilities,
@@ -175,15 +176,11 @@ def _pairs(scene: Scene, rng: random.Random) -> list[tuple[int, int]]:
 
 
 def _turn(scene: Scene, solution: str, evaluation: str, comparison: str, consensus: str) -> str:
+    parts = {"solution": solution, "evaluation": evaluation, "comparison": comparison, "consensus": consensus}
     if scene.section:
-        parts = {"solution": solution, "evaluation": evaluation, "comparison": comparison, "consensus": consensus}
         return parts.get(scene.section, "Because.")
-    text = (
-        f"<solution>{solution}</solution>\n<evaluation>{evaluation}</evaluation>\n<comparison>{comparison}</comparison>"
-    )
-    if scene.contract == "five_tag":
-        text += f"\n<consensus>{consensus}</consensus>\n<consensus_reason>Because.</consensus_reason>"
-    return text
+    sections = dict.fromkeys((*FIRST, *CONTRACTS[scene.contract]))  # a ballot's solution is not read
+    return "\n".join(f"<{name}>{parts.get(name, 'Because.')}</{name}>" for name in sections)
 
 
 @dataclass

@@ -4,7 +4,6 @@ token."""
 from __future__ import annotations
 
 import math
-import re
 import zipfile
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -14,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from moot.debate.outcome import onlookers_votes
-from moot.debate.parsing import comparison_lines
+from moot.debate.parsing import ANY_TAG, comparison_lines
 from moot.debate.prompt_texts import Prompts
 from moot.debate.prompts import persona
 from moot.debate.protocols import Protocol
@@ -31,7 +30,6 @@ from moot.runs.run import step_file
 from moot.tokens.played import PlayedDebate
 from moot.tokens.turn import paid_by
 
-_TAG = re.compile(r"</?(?:solution|evaluation|comparison|consensus|consensus_reason)>")
 LONGEST = 2_000_000
 """Characters of a turn that are sent at all."""
 
@@ -175,7 +173,7 @@ def _shown_tokens(tokens: Mapping[str, Any], places: _Places, asked: bool) -> di
         )
     ]
     if asked:  # a section ends where its author writes a tag, so every tag in the text was put there
-        rows += [(places.utf16(tag.start()), None, None, 0.0, True) for tag in _TAG.finditer(places.text)]
+        rows += [(places.utf16(tag.start()), None, None, 0.0, True) for tag in ANY_TAG.finditer(places.text)]
     rows.sort(key=lambda row: row[0])
     starts, ids, logprobs, advantages, put = ([row[i] for row in rows] for i in range(5))
     told = {"starts": starts, "ids": ids, "logprobs": logprobs, "advantages": advantages}

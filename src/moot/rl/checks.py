@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 
-from moot.debate.parsing import CONTRACTS
+from moot.debate.parsing import CONTRACTS, FURTHER
 from moot.debate.rewards import Reward
 from moot.debate.state import Debate
 from moot.debate.types import Observation, Question, Said
@@ -124,7 +124,6 @@ def _turn(observation: Observation, question: Question, silent: int | None) -> S
         "solution": f"\\boxed{{{question.answer or 7}}}",
         "evaluation": "Fine.",
         "comparison": f"Agent {others[0]} > Agent {others[1]}" if len(others) > 1 else "N/A",
-        "consensus": "NO",
-        "consensus_reason": "It is too early to tell.",
+        **{name: section.open for name, section in FURTHER.items()},
     }
     return Said("\n".join(f"<{name}>{said[name]}</{name}>" for name in CONTRACTS[observation.contract]))

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import random
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from moot.debate.parsing import BALLOT, CONTRACTS
+from moot.debate.parsing import ANY_TAG, BALLOT, CONTRACTS, FURTHER, THINK
 from moot.debate.play import play
 from moot.debate.state import Debate
 from moot.debate.types import Message, Observation, Parsed, Said
@@ -89,8 +88,7 @@ class _Teacher:
             "solution": solution,
             "evaluation": evaluation,
             "comparison": comparison,
-            "consensus": "YES" if agreed else "NO",
-            "consensus_reason": "The answers agree now." if agreed else "It is too early to tell.",
+            **{name: section.agreed if agreed else section.open for name, section in FURTHER.items()},
         }
         worth = not slips or observation.contract == BALLOT
         if observation.section:
@@ -143,17 +141,14 @@ async def examples(
 
 LONGEST = 600
 """Longer mistakes are left out, so that contexts stay small."""
-TAG = re.compile(r"</?(?:solution|evaluation|comparison|consensus|consensus_reason|think)>", re.I)
-
-
 TRIES = 4
 """Plain answers per question, of which the wrong ones are kept."""
 
 
 def answers_by_text(said: Sequence[tuple[str, Sample]], task: Task) -> dict[str, str]:
     """The answer in each different text that was not cut, has one, and has no tag that would end a section."""
-    whole = (text for text, sample in said if sample.stop_reason == "stop" and not TAG.search(text))
-    texts = dict.fromkeys(map(str.strip, whole))
+    whole = (text for text, sample in said if sample.stop_reason == "stop")
+    texts = dict.fromkeys(text.strip() for text in whole if not ANY_TAG.search(text) and not THINK.search(text))
     return {text: answer for text in texts if (answer := answer_in(text, task.extract)) is not None}
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import UseAppendAction, arg
 
+from moot.debate.parsing import FURTHER
 from moot.debate.prompt_texts import DEFAULT, Prompts
 from moot.debate.protocols import V2, Protocol
 from moot.debate.state import Debate
@@ -52,11 +53,10 @@ TOKENS_PER_PAIR = 12
 def section_limits(evaluation_tokens: int, num_agents: int) -> dict[str, int]:
     """The most tokens of each section but the solution, for `rollout`."""
     short = max(1, evaluation_tokens // 4)
-    consensus = dict.fromkeys(("consensus", "consensus_reason"), short)
     return {
         "evaluation": evaluation_tokens,
         "comparison": max(short, TOKENS_PER_PAIR * math.comb(num_agents, 2)),
-        **consensus,
+        **dict.fromkeys(FURTHER, short),
     }
 
 
