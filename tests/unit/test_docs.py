@@ -34,7 +34,8 @@ from moot.debate.rules import Rules
 from moot.debate.scoring import Scoring
 from moot.evaluate.preflight import CHECKS, CONTRACT, LENGTH
 from moot.rl.advantages import ESTIMATORS
-from moot.rl.trust_help import ALARMS, PANEL
+from moot.rl.alarms import ALARMS
+from moot.rl.trust_help import PANEL
 from moot.settings.presets import ABOUT
 from moot.settings.train import RecipeConfig
 from moot.tools.transcripts import as_json, score

@@ -15,10 +15,10 @@ from moot.cli.console import Bars, Terminal, clock
 from moot.cli.loggers import Loggers
 from moot.errors import ConfigError
 from moot.evaluate.report import Report, ReportRow, compare
+from moot.rl.alarms import ALARMS
 from moot.rl.best import NAME as BEST
 from moot.rl.best import UNRANKED, ranking, told_best
 from moot.rl.judge_trust import PAIR_ACCURACY
-from moot.rl.trust_help import ALARMS
 from moot.runs import Run
 from moot.runs.run import measured
 from moot.settings.train import TrainConfig

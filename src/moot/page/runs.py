@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, TypeVar
 
 from moot.debate.prompt_texts import Prompts
 from moot.errors import ConfigError
-from moot.rl.trust_help import ALARMS
+from moot.rl.alarms import ALARMS
 from moot.runs.prompt_of_turn import prompts_of
 from moot.runs.run import measured, metric_row
 from moot.settings.warm import warm_settings

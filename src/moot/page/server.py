@@ -31,7 +31,8 @@ from moot.page.order import order_of
 from moot.page.rescoring import rescored
 from moot.page.runs import AXES, Metrics, Outside, Runs, Series, Watched, thinned
 from moot.page.trust import measured
-from moot.rl.trust_help import ALARMS, PANEL
+from moot.rl.alarms import ALARMS
+from moot.rl.trust_help import PANEL
 
 STATIC = Path(__file__).parent / "static"
 MOST = 200

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from moot.page.index import lines, stamps
-from moot.rl.trust import LESS_HALF, MEANS, WINDOW, Share, counts
+from moot.rl.alarms import WINDOW
+from moot.rl.trust import LESS_HALF, MEANS, Share, counts
 from moot.runs.record import read_line
 from moot.tokens.played import PlayedDebate
 from moot.util.intervals import cautious_interval, interval, wilson

@@ -3,22 +3,17 @@ in."""
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations, repeat
-from typing import Any
 
 from moot.debate.rewards import held_answers, last_parsed, plurality
-from moot.debate.typed_fields import check_types
 from moot.debate.types import Parsed, Vote
 from moot.debate.vote_filter import flips, own_answers
 from moot.debate.votes import by_pair, clear_consensus, in_both_orders
-from moot.rl.judge_trust import PAIR_ACCURACY, JudgeWatch, judge_metrics, judged
-from moot.rl.metrics import Metrics, mean, solution_lengths
-from moot.rl.trust_help import ALARMS
+from moot.rl.judge_trust import PAIR_ACCURACY, judge_metrics, judged
+from moot.rl.metrics import Metrics, mean
 from moot.tokens.played import PlayedDebate
-from moot.util.intervals import wilson
 
 Share = tuple[float, float]
 """What was counted in a debate, and what could have been. A number of the panel is the one over the other, each summed
@@ -234,138 +229,3 @@ def _triples(played: PlayedDebate) -> Iterator[bool]:
         for b, c in combinations(sorted(n for n in neighbours[a] if n > a), 2):
             if c in neighbours[b]:
                 yield len({better[frozenset(pair)] for pair in ((a, b), (b, c), (a, c))}) == 3
-
-
-# Alarms
-
-WINDOW, ENOUGH = 5, 20
-
-
-@dataclass(frozen=True)
-class _Iteration:
-    debates: int
-    uniform: int
-    signals: int
-    known: int
-    right: int
-    mixed: int
-    contested: int
-    settled: int
-    could_vote: int
-    did_vote: int
-    turns: int
-    failed_turns: int
-    # Older checkpoints have none of these.
-    solutions: int = 0
-    solution_tokens: int = 0
-    agents: int = 0
-    right_answers: int = 0
-    unlabelled: int = 0
-    """Agents of debates without a known answer."""
-    agreeing: int = 0
-    """Those of them that give the answer of weights that stand still (frozen_labels), or without one the debate's
-    plurality."""
-
-
-@dataclass
-class Alarms:
-    """Watches the last five steps; silent until they hold twenty debates."""
-
-    best_vote_rate: float = 0.0
-    window: deque[_Iteration] = field(default_factory=lambda: deque(maxlen=WINDOW))
-    first: list[_Iteration] = field(default_factory=list)
-    """The first five steps: how long solutions were, and how good."""
-    judges: JudgeWatch = field(default_factory=JudgeWatch)
-
-    def state(self) -> dict[str, Any]:
-        """For a checkpoint."""
-        kept = {
-            name: [asdict(step) for step in steps] for name, steps in (("window", self.window), ("first", self.first))
-        }
-        return {"best_vote_rate": self.best_vote_rate, **kept, "judges": self.judges.state()}
-
-    @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> Alarms:
-        window, first = ([_Iteration(**step) for step in state.get(name, ())] for name in ("window", "first"))
-        for counts in (*window, *first):
-            check_types(counts)
-        judges = JudgeWatch.from_state(state["judges"])
-        return cls(float(state["best_vote_rate"]), deque(window, maxlen=WINDOW), first, judges)
-
-    def update(self, debates: Sequence[PlayedDebate]) -> Metrics:
-        """1 for an alarm that rings, 0 for one that does not, None while too little was seen."""
-        decay = self.judges.update(debates)
-        self.window.append(_summary(debates))
-        if len(self.first) < WINDOW:
-            self.first.append(self.window[-1])
-        window = list(self.window)
-        total = _sums(window)
-        if total["debates"] < ENOUGH:
-            return dict.fromkeys(ALARMS)
-        vote_rate = total["did_vote"] / total["could_vote"] if total["could_vote"] else 0.0
-        silent = sum(step.signals == 0 for step in window)
-        low, high = wilson(total["right"], total["mixed"])
-        if total["known"]:
-            noise = total["mixed"] > 0 and low <= 0.5 <= high
-        else:
-            noise = total["contested"] > 0 and total["settled"] < 0.6 * total["contested"]
-        collapse = vote_rate <= self.best_vote_rate / 2 and self.best_vote_rate > 0
-        self.best_vote_rate = max(self.best_vote_rate, vote_rate)
-        return {
-            "alarm/degenerate_consensus": float(total["uniform"] > 0.8 * total["debates"] or silent > len(window) / 2),
-            "alarm/random_noise": float(noise),
-            "alarm/format_collapse": float(collapse or total["failed_turns"] > 0.4 * total["turns"]),
-            "alarm/length_collapse": float(_shrunk(_sums(self.first), total)),
-            "alarm/judge_decay": decay,
-        }
-
-
-def _sums(steps: Sequence[_Iteration]) -> dict[str, int]:
-    return {name: sum(getattr(step, name) for step in steps) for name in _Iteration.__dataclass_fields__}
-
-
-def _shrunk(first: Mapping[str, int], now: Mapping[str, int]) -> bool:
-    """Solutions have less than half of the tokens they began with, and answers are no better for it."""
-    if not (first["solutions"] and now["solutions"]):
-        return False
-    good, of = ("right_answers", "agents") if first["agents"] and now["agents"] else ("agreeing", "unlabelled")
-    risen = now[good] * first[of] > first[good] * now[of]
-    return 2 * now["solution_tokens"] * first["solutions"] < first["solution_tokens"] * now["solutions"] and not risen
-
-
-def _summary(debates: Sequence[PlayedDebate]) -> _Iteration:
-    right, mixed = counted_accuracy(debates)
-    pairs = (votes for played in debates for votes in by_pair(played.peer_votes()).values())
-    contested = [votes for votes in pairs if len({vote.author for vote in votes}) >= 2]
-    lengths = solution_lengths(debates)
-    with_answer = [played for played in debates if played.answer_known]
-    without = [played for played in debates if not played.answer_known]
-    return _Iteration(
-        debates=len(debates),
-        # Where nobody knows the answer there may be none to compare: an essay is not an agreement.
-        uniform=sum(round(diversity(played) * played.debate.num_agents) == 1 for played in with_answer),
-        signals=sum(played.scores is not None and played.scores.has_signal for played in debates),
-        known=len(with_answer),
-        right=right,
-        mixed=mixed,
-        contested=len(contested),
-        settled=sum(clear_consensus(votes) is not None for votes in contested),
-        could_vote=sum(played.ballots.could_vote for played in debates),
-        did_vote=sum(played.ballots.did_vote for played in debates),
-        turns=sum(len(played.debate.turns) for played in debates),
-        failed_turns=sum(turn.failed for played in debates for turn in played.debate.turns),
-        solutions=len(lengths),
-        solution_tokens=sum(lengths),
-        agents=sum(played.debate.num_agents for played in with_answer),
-        right_answers=sum(played.correct(turn) for played in with_answer for turn in last_parsed(played.debate)),
-        unlabelled=sum(played.debate.num_agents for played in without),
-        agreeing=sum(map(_agreeing, without)),
-    )
-
-
-def _agreeing(played: PlayedDebate) -> int:
-    """How many agents give the answer that weights standing still gave, or without one the debate's plurality."""
-    labelled = None if played.grades is None else played.grades.labelled
-    if labelled is None:
-        return round(plurality_share(played) * played.debate.num_agents)
-    return sum(turn is not None and labelled[turn] for turn in last_parsed(played.debate))

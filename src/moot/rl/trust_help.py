@@ -1,5 +1,5 @@
-"""What each number of the trust panel and each alarm means in plain words, and what to do about it. The page and the
-loop read it here."""
+"""What each number of the trust panel means in plain words, and what to do about it. The page and the loop read it
+here."""
 
 from __future__ import annotations
 
@@ -119,40 +119,5 @@ PANEL: dict[str, Meaning] = {
         "approval says nothing.",
         "Below 0.2: another judge (`--judge NAME`), or a margin (`--reward approval:vote_margin=0.5`); `moot judge` "
         "compares them.",
-    ),
-}
-
-ALARMS: dict[str, Meaning] = {
-    "alarm/degenerate_consensus": Meaning(
-        "nearly all debates end with every agent giving one answer, or carry no signal, so there is nothing left to "
-        "learn from.",
-        "Use harder questions (`--task`), five agents (`--num-agents 5`), fewer rounds (`--max-rounds 2`), or mix in "
-        "truth "
-        "(`--reward-mix 0.3`).",
-    ),
-    "alarm/random_noise": Meaning(
-        "votes between right and wrong answers look like coin tosses, so training follows noise.",
-        "Use easier questions (`--task`) or a curriculum (`--with curriculum`), a warm start (`--warm-questions 100` "
-        "and `--with warm_start:wrong=sampled`), an outside judge asked twice (`--judge NAME --both-orders`), or "
-        "`--reward-mix 0.3`.",
-    ),
-    "alarm/format_collapse": Meaning(
-        "agents stopped voting, or their turns can no longer be read.",
-        "Use a lower `--learning-rate`, keep `--enable-format-penalty` on, start with `--warm-questions 100`, or use "
-        "`--with distill`.",
-    ),
-    "alarm/judge_decay": Meaning(
-        "the judge tells right answers from wrong ones less well than in the first steps, or approves nearly all of "
-        "them or none: the policy has found what it lets pass.",
-        "Use the best checkpoint (`RUN@best`), a stronger judge (`--judge NAME`), or pay for sure approval alone "
-        "(`--reward approved`).",
-    ),
-    "alarm/length_collapse": Meaning(
-        "solutions have less than half of the tokens they began with, and the answers are no better: the reasoning is "
-        "being trained away.",
-        "Use the best checkpoint (`RUN@best`), a lower `--learning-rate`, or keep near the start (`--with "
-        "kl_penalty:coef=0.001`); "
-        "`--sections asked` "
-        "begins longer.",
     ),
 }

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from moot.debate.rewards import Reward
 from moot.engine.protocol import Sampler, Trainer
 from moot.rl.advantages import Estimator, SeatMeans
+from moot.rl.alarms import Alarms
 from moot.rl.metrics import Metrics
 from moot.rl.plurality_history import Visits
 from moot.rl.rollout import Guest, Player
-from moot.rl.trust import Alarms
 from moot.runs import Run
 from moot.runs.lock import RunLock
 from moot.settings.question_numbers import Further

@@ -18,7 +18,8 @@ from moot.debate.protocols import V2
 from moot.page.rescoring import OF_CHECKS, offered
 from moot.page.runs import Runs
 from moot.page.server import STATIC, make_app
-from moot.rl import trust_help as explain
+from moot.rl.alarms import ALARMS
+from moot.rl.trust_help import PANEL
 
 
 @pytest.fixture
@@ -336,9 +337,10 @@ def test_a_file_is_sent_once_and_then_only_asked_after(app: Any) -> None:
 
 def test_the_page_has_the_words_of_the_training_loop_and_a_name_for_each(app: Any) -> None:
     words = ask(app, "/api/words").json
-    assert words["alarm/random_noise"] == vars(explain.ALARMS["alarm/random_noise"])
+    assert words["alarm/random_noise"] == vars(ALARMS["alarm/random_noise"])
     named = ask(app, "/static/glossary.js").body.decode()
-    assert set(words) == {*explain.PANEL, *explain.ALARMS} and all(f'"{key}": {{' in named for key in words)
+    assert set(words) == {*PANEL, *ALARMS} and all(f'"{key}": {{' in named for key in PANEL)
+    assert all(words[key]["name"] and words[key]["rings"] for key in ALARMS)
 
 
 def test_the_page_asks_for_nothing_that_is_not_here(app: Any) -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from moot.debate.parsing import BALLOT
 from moot.debate.types import Said
+from moot.rl.alarms import Alarms
 from moot.rl.metrics import rollout_metrics, solution_lengths
-from moot.rl.trust import Alarms
 from moot.tasks.answers import grade
 from moot.tokens.played import PlayedDebate
 from moot.tokens.turn import SampledTurn

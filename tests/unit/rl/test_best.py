@@ -14,9 +14,10 @@ from moot.debate.types import Question
 from moot.errors import ConfigError
 from moot.players.checkpoints import best_step, find_trained, result_step, split_name, step_named
 from moot.players.find import Players
+from moot.rl.alarms import Alarms
 from moot.rl.best import better_step, held_out_score, ranking, told_best
 from moot.rl.plurality_history import Visits, plurality_answer
-from moot.rl.trust import Alarms, panel, plurality_share
+from moot.rl.trust import panel, plurality_share
 from moot.runs import Run
 from moot.tasks import load
 from moot.tasks.answers import grade

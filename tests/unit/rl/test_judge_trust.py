@@ -10,8 +10,9 @@ import pytest
 
 from moot.debate.checks import Check
 from moot.debate.protocols import V2
+from moot.rl.alarms import Alarms
 from moot.rl.judge_trust import PAIR_ACCURACY, J, Judged, judged
-from moot.rl.trust import Alarms, counted_accuracy, panel
+from moot.rl.trust import counted_accuracy, panel
 from moot.tokens.played import PlayedDebate
 from support.making import FAILED, debate
 from support.making import judged as scored

@@ -1,7 +1,8 @@
 """Every number of the panel and every alarm is explained, in words that are not empty."""
 
-from moot.rl.trust import Alarms, panel
-from moot.rl.trust_help import ALARMS, PANEL
+from moot.rl.alarms import ALARMS, Alarms
+from moot.rl.trust import panel
+from moot.rl.trust_help import PANEL
 
 
 def test_the_panel_and_the_alarms_are_explained_one_for_one() -> None:

@@ -17,7 +17,7 @@ from moot.evaluate.figures import Panel
 from moot.evaluate.report import Report, ReportRow
 from moot.evaluate.store import AnswerStore, SampleKey
 from moot.page.runs import Runs
-from moot.rl.trust import Alarms
+from moot.rl.alarms import Alarms
 from moot.runs import Damaged, Run
 from moot.runs.arrays import SHOWN, read_arrays
 from moot.settings.saved import config_of

@@ -179,28 +179,8 @@ export const TRUST = {
   },
 };
 
-export const ALARMS = {
-  "alarm/degenerate_consensus": {
-    name: "Everyone says the same",
-    rings: "In the last 5 steps all agents gave one answer in over 80% of debates, or most steps had no debate with a signal.",
-  },
-  "alarm/random_noise": {
-    name: "Votes look like coin tosses",
-    rings: "The judges' accuracy cannot be told from 50% (or, where no answers are known, judges hardly ever agree).",
-  },
-  "alarm/format_collapse": {
-    name: "Turns lose their form",
-    rings: "Over 40% of turns cannot be read, or only half as many turns cast a vote as at their best.",
-  },
-  "alarm/judge_decay": {
-    name: "The judge decays",
-    rings: "The judge's interval over the last 5 steps lies below that of the first 5; without answers, it approves over 90% or under 10%.",
-  },
-  "alarm/length_collapse": {
-    name: "Solutions shrink",
-    rings: "Solutions have less than half of the tokens of the first 5 steps, and accuracy (or, without answers, agreement) has not risen.",
-  },
-};
+// Filled by `learnWords`.
+export const ALARMS = {};
 
 // By key, or by the pattern of a key whose middle is a task's name. The rest explain themselves or stay silent.
 const MEANINGS = [
@@ -270,7 +250,7 @@ const MEANINGS = [
 ];
 
 export async function learnWords() {
-  for (const [key, words] of Object.entries(await ask("words"))) Object.assign(TRUST[key] ?? ALARMS[key] ?? {}, words);
+  for (const [key, words] of Object.entries(await ask("words"))) Object.assign(TRUST[key] ?? (ALARMS[key] ??= {}), words);
 }
 
 export function meaning(key) {

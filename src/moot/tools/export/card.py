@@ -12,7 +12,7 @@ from typing import Any
 from moot.engine.published import SMOLLM, is_hub_id, published_name
 from moot.errors import ConfigError
 from moot.evaluate.report import Report
-from moot.rl.trust_help import ALARMS
+from moot.rl.alarms import ALARMS
 from moot.runs import Run
 from moot.runs.run import measured, tokens_spent
 from moot.settings.saved import config_of

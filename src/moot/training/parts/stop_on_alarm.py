@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from moot.rl.alarms import ALARMS
 from moot.rl.best import ranking, told_best
-from moot.rl.trust_help import ALARMS
 from moot.training.part import Part
 from moot.training.state import History, Setup, Stopped
 
