@@ -44,3 +44,16 @@ def test_the_house_keeps_its_numbers() -> None:
     }
     assert set(most) <= set(numbers), printed.stdout
     assert {name: numbers[name] for name, limit in most.items() if int(numbers[name]) > limit} == {}
+
+
+def test_both_walks_name_files_and_functions_that_exist() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    walks = text[text.index("## One step") : text.index("## Habits")]
+    words = set(re.findall(r"`([\w./]+)`", walks))
+    files = {word for word in words if word.endswith((".py", ".js", "/"))}
+    assert len(files) > 40 and len(words - files) > 50
+    there = [str(file.relative_to(ROOT / "src" / "moot")) for file in (ROOT / "src" / "moot").rglob("*")]
+    assert [file for file in files if not any(f"/{place}".endswith(f"/{file.rstrip('/')}") for place in there)] == []
+    code = "".join(file.read_text(encoding="utf-8") for file in (ROOT / "src" / "moot").rglob("*.py"))
+    names = {word.rpartition(".")[2] for word in words - files}
+    assert [name for name in names if not re.search(rf"(?:def|class) {name}\b|^    {name}: ", code, re.M)] == []
