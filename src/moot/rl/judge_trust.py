@@ -25,8 +25,8 @@ ONE_SIDED = 0.9
 
 @dataclass(frozen=True)
 class Judged:
-    """What judges made of one debate's answers. All but the last two are counted only where it has right and wrong
-    ones."""
+    """What judges made of one debate's answers: where it has right and wrong ones, or, in the last two, where nobody
+    knows."""
 
     wins: float = 0.0
     """Pairs of a right and a wrong answer in which the right one has the higher score; level ones count half."""
@@ -36,7 +36,8 @@ class Judged:
     wrong_approved: float = 0.0
     wrong: float = 0.0
     approved: float = 0.0
-    """Of all answers that were scored one by one, whether or not anybody knows what is right."""
+    """Of answers that were scored one by one and are not known to be right or wrong: where all are right, to approve
+    all is no decay."""
     scored: float = 0.0
 
 
@@ -49,11 +50,12 @@ def judged(played: PlayedDebate) -> Judged:
     scores = {turn: score for turn, score in means.items() if score is not None}
     one_by_one = rule.ballot == "approval"
     approved = {turn: float(one_by_one and score > 0.5 + EQUAL) for turn, score in scores.items()}
-    all_of_them = (sum(approved.values()), float(len(scores) * one_by_one))
-    right = [turn for turn in scores if played.answer_known and played.correct(turn)]
-    wrong = [turn for turn in scores if played.answer_known and not played.correct(turn)]
+    if not played.answer_known:
+        return Judged(approved=sum(approved.values()), scored=float(len(scores) * one_by_one))
+    right = [turn for turn in scores if played.correct(turn)]
+    wrong = [turn for turn in scores if not played.correct(turn)]
     if not right or not wrong:
-        return Judged(approved=all_of_them[0], scored=all_of_them[1])
+        return Judged()
     gaps = [scores[a] - scores[b] for a in right for b in wrong]
     return Judged(
         sum(0.5 if abs(gap) < EQUAL else float(gap > 0) for gap in gaps),
@@ -62,7 +64,6 @@ def judged(played: PlayedDebate) -> Judged:
         float(len(right) * one_by_one),
         sum(approved[turn] for turn in wrong),
         float(len(wrong) * one_by_one),
-        *all_of_them,
     )
 
 

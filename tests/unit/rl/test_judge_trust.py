@@ -41,7 +41,7 @@ def one(
 def test_judges_are_counted_as_the_specification_has_it() -> None:
     """Right answers have 0.9 and 0.4, wrong ones 0.4 and 0.6: of four pairs 2.5 are won; J = 1/2 - 1/2."""
     told = one([0.9, 0.4, 0.4, 0.6])
-    assert judged(told) == Judged(2.5, 4, 1, 2, 1, 2, 2, 4)
+    assert judged(told) == Judged(2.5, 4, 1, 2, 1, 2)
     assert panel([told])[PAIR_ACCURACY] == 0.625 and panel([told])[J] == 0.0
     sure = one([0.9, 0.8, 0.4, 0.2])
     assert panel([told, sure])[PAIR_ACCURACY] == pytest.approx(6.5 / 8) and panel([told, sure])[J] == 0.5
@@ -63,7 +63,7 @@ def test_a_failed_turn_takes_no_part() -> None:
     protocol = V2.with_choices({"reward": "approval:checks=1"})
     said = debate(protocol, [["", "", FAILED]], answers=[["7", "8", None]], truth="7")
     told = scored(replace(said, checks=(Check(0.9, turns=(0,)), Check(0.1, turns=(1,)))))
-    assert judged(told) == Judged(1, 1, 1, 1, 0, 1, 1, 2)
+    assert judged(told) == Judged(1, 1, 1, 1, 0, 1)
 
 
 GOOD, BAD = [0.9, 0.8, 0.4, 0.2], [0.9, 0.8, 0.9, 0.7]
@@ -100,6 +100,13 @@ def test_without_answers_a_judge_that_approves_nearly_all_or_none_has_decayed(ap
     """Of twenty debates whose answers are all approved or none: over 0.9 or under 0.1 rings."""
     debates = [one([0.9] * 4 if i < approved else [0.1] * 4, truth=None) for i in range(20)]
     assert Alarms().update(debates)[DECAY] == rings
+
+
+@pytest.mark.parametrize(("scores", "answers"), [([0.9] * 4, "7777"), ([0.1] * 4, "8888")])
+def test_to_approve_all_where_all_are_right_or_none_where_none_is_is_no_decay(
+    scores: list[float], answers: str
+) -> None:
+    assert Alarms().update([one(scores, answers)] * 20)[DECAY] is None
 
 
 def test_a_judge_that_guesses_is_noise() -> None:
