@@ -146,6 +146,10 @@ def test_a_judge_without_a_seat_scores_the_answers_and_the_highest_score_is_the_
         assert "the judge has not scored every answer, so the answer is the plurality's" in gone.stderr
         wrong = ask(server, "--ballot", "lines", "--judge", "base")
         assert wrong.returncode == 2 and "ballot must be approval or pairs" in wrong.stderr
+        nobody = ask(server, "--ballot", "pairs")
+        assert (
+            nobody.returncode == 2 and "ballot pairs is how a judge is asked; name one, as in --judge" in nobody.stderr
+        )
         other_way = ask(server, "--judge", "base", "--checks", 4).stderr
         assert "it belongs to the ballot: use --ballot approval:checks=8" in other_way
 

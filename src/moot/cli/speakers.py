@@ -54,8 +54,8 @@ class Speakers:
     prompts: Prompts = DEFAULT
     """A file with the texts that agents read, over the defaults; `moot prompts` prints it."""
     judge: Annotated[str | None, tyro.conf.arg(metavar="NAME", help_behavior_hint="")] = None
-    """Who scores every answer when all is said: base (the model itself), a run, another model, MODEL@URL. The highest
-    score wins."""
+    """Who scores every answer when all is said: base (the model before training), a run, another model, MODEL@URL.
+    The highest score wins."""
     ballot: str = "approval"
     """How the judge is asked: approval (one answer at a time, four times) or pairs (two, in both orders), with settings
     as in training: approval:checks=8,show=answer."""
@@ -89,6 +89,8 @@ class Speakers:
             )
         self.rules()
         ballot_named(self.ballot)
+        if self.judge is None and self.ballot != Speakers.ballot:
+            raise ConfigError(f"ballot {self.ballot} is how a judge is asked; name one, as in --judge base")
         if not 0 < self.timeout < float("inf"):
             raise ConfigError(f"timeout must be above 0 seconds, got {self.timeout}")
         for name, price in (("price-in", self.price_in), ("price-out", self.price_out)):

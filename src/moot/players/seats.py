@@ -198,8 +198,8 @@ class TakenSeats:
     notes: Callable[[], list[str]]
     """What the engines want known; more may come while they speak."""
     judge: Callable[[str], Awaitable[tuple[Guest, str]]]
-    """Who judges without a seat, by its name: base (the common model), a run, another model, MODEL@URL. And what tells
-    it apart from others of that name."""
+    """Who judges without a seat, by its name: base (the common model before training), a run, another model,
+    MODEL@URL. And what tells it apart from others of that name."""
 
 
 async def take_seats(
@@ -240,8 +240,9 @@ async def take_seats(
         from moot.players.find import outsider
         from moot.rl.rollout import Player
 
-        if name == "base":
-            return Player(own.sampler, own.rendering, learns=False), own.identity
+        if name == "base":  # as everywhere: before training, whatever checkpoint speaks
+            model = own.config.model
+            return Player(await own.engine.base(), own.rendering, learns=False), f"{model.engine} {model.model} "
         opened: list[Any] = []
         guest = await outsider(name, "judge", own.config, (own.engine, own.rendering), opened.append)
         for engine in opened:
