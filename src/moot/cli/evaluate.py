@@ -20,7 +20,7 @@ from moot.evaluate import EvalConfig, EvalWatcher, Mode, Report
 from moot.evaluate.report import report_folder
 from moot.evaluate.table import caption, cells, legend, markdown, rich_tables
 from moot.players.chat.endpoint import is_endpoint
-from moot.players.checkpoints import split_name
+from moot.players.checkpoints import own_judge, split_name
 from moot.players.find import Players, check_reachable, policy_config
 from moot.players.untrusted import check_trusted
 from moot.settings.train import ModelConfig, TrainConfig
@@ -145,7 +145,7 @@ class Eval:
         task = load_task(self.task or config.debate.task, self.seed, self.questions)
         judge = self.judge or ("base" if config.recipe.judge == "base" else None)
         if judge is None and settings.protocol.scoring.rule.checked:
-            judge = config.outside_judge or "base"
+            judge = config.recipe.judge or own_judge(run) or "base"
             if run is not None and is_endpoint(judge):
                 check_trusted(run.path, {"judge": judge}, (), self.trust_run, Terminal(stderr=True).note)
         if self.both_orders and settings.protocol.rules.peers_vote:

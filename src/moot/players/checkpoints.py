@@ -110,6 +110,11 @@ def judge_state(run: Run) -> tuple[str, str]:
     return judge_place(run.path / JUDGE, state), f"judge {step} {digest([run.config, state])}"
 
 
+def own_judge(run: Run | None) -> str:
+    """The name of the judge that a run trained; empty for one that has none."""
+    return f"{run.path}@{JUDGE}" if run is not None and (run.path / JUDGE / SERVING).is_file() else ""
+
+
 def judge_place(folder: Path, state: str) -> str:
     """A folder beside the others, or the name under which a server keeps it."""
     return str(folder / state) if state.isdigit() else state

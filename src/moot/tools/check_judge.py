@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from moot.debate.types import Question
 from moot.evaluate import AnswerStore, EvalWatcher
 from moot.evaluate.preflight import Finding, Requirement, told_finding
 from moot.judges.asking import judge_of
+from moot.players.checkpoints import own_judge
 from moot.players.find import Players
 from moot.settings.train import TrainConfig
 from moot.tasks.task import Task
@@ -62,6 +64,8 @@ async def ask_judge(
 ) -> TrialRow:
     """Every answer that could be read is an answer to its question. What was asked before is found in the folder."""
     way, settings = way_of(config)
+    if not config.recipe.judge and (own := own_judge(players.run)):
+        way = replace(way, judge=own)  # it has learned since
     answers: dict[Question, list[str]] = {}
     for played in debates:
         said = [(turn.fields or {})["solution"] for turn in played.debate.turns if turn.answers]

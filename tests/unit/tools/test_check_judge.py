@@ -130,6 +130,7 @@ def test_a_part_may_bring_the_judge_or_ask_it_otherwise(
         (Way("base", "approval", "answer"), 4, "--reward approval:checks=4,show=answer --judge base"),
         (Way("m@http://h/v1", "pairs"), 1, "--reward pairs --judge m@http://h/v1"),
         (Way("base", "lines"), 1, "--judge base --voters judges"),
+        (Way("base", "lines", "answer"), 1, ""),  # in training, lines are about whole solutions
         (
             Way("base", texts="my texts/a.toml"),
             1,
@@ -143,6 +144,25 @@ def test_the_options_for_training_are_those_of_the_best_way(way: Way, checks: in
     assert beats_a_coin([TrialRow(way, checks, measure([right] * 20))])
     assert not beats_a_coin([TrialRow(way, checks, measure([right, wrong] * 10))])
     assert options([TrialRow(way, checks, measure([]))]) == "" == options([])
+
+
+def test_the_judge_that_a_run_trained_is_the_one_of_its_evaluations_and_checks(
+    sevens: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    few = ("--num-train-datapoints", "4", "--batch-size", "4", "--eval-every", "0", "--warm-questions", "0")
+    typed = ("--engine", "scripted", "--task", sevens, "--max-tokens", "400", "--max-rounds", "1", "--run", "run")
+    judged = ("--reward", "approval:checks=1,show=answer")
+    part = ("--with", "judge_training:steps=1,exercises=4,checks=1,held_out=4")
+    assert main(["train", *typed, *few, *judged, *part]) in (0, 1)
+    again = ("run", "--questions", "4", "--trust-run", "--out", "out")
+    assert main(["eval", *again, "--modes", "debate"]) == 0
+    asked = [json.loads(line) for line in Path("out/answers.jsonl").read_text().splitlines()]
+    (judge,) = [row["means"]["judge"] for row in asked if row.get("means", {}).get("kind") == "debate"]
+    assert " judge 1 " in judge, "and not the model before training"
+    capsys.readouterr()
+    main(["check", *again, "--json"])
+    names = [each["check"] for each in json.loads(capsys.readouterr().out)["checks"]]
+    assert "judge run@judge, approval ×1, answer" in names
 
 
 def test_a_runs_debates_are_answers(
