@@ -24,7 +24,7 @@ from moot.evaluate import AnswerStore, EvalConfig, evaluate
 from moot.evaluate.store import SampleKey, question_key
 from moot.evaluate.table import rich_table
 from moot.judges.asking import judge_of
-from moot.players.find import Players, policy_config
+from moot.players.find import Players, check_reachable, policy_config
 from moot.runs import PlayedDebate, Run, write_atomically
 from moot.settings.limits import Ge, check_limits
 from moot.tasks import load as load_task
@@ -98,7 +98,7 @@ class JudgeCommand:
     """How many other answers each answer meets on the ballot pairs."""
     seed: int = 0
     """Chooses the questions and every sample."""
-    temperature: float = 1.0
+    temperature: Annotated[float, Ge(0)] = 1.0
     """Of answers and of the judges' thinking."""
     max_tokens: Annotated[int, Ge(1)] = 512
     """Longest answer."""
@@ -135,6 +135,7 @@ class JudgeCommand:
             raise ConfigError(f"task {task.name} has questions without a known answer; measure judges on another task")
         if any(way.rules != "together" for way in ways):
             task.rules_of((list(given) if given else task.held_out)[0])
+        check_reachable(self.judges, "judge")
         watching = Watching(console)
         players = Players(config, None, watching.note, console.status)
         out = self.out or Path("judges") / answers_folder(None, config.model, task.name, None, 0).name
@@ -175,7 +176,7 @@ class JudgeCommand:
         async with contextlib.AsyncExitStack() as stack:
             stack.push_async_callback(players.close)
             await players.load(None)
-            guests = await players.opponents(list(dict.fromkeys(self.judges)))
+            guests = await players.opponents(list(dict.fromkeys(self.judges)), "judges")
             answers = await self._answers(players, task, out, watching) if given is None else graded(given, task)
             verdicts = stack.enter_context(contextlib.closing(AnswerStore(out / "verdicts.jsonl", check_verdict)))
             sampled = (self.evaluation_tokens, self.temperature, self.seed, self.concurrency)
@@ -210,7 +211,18 @@ class JudgeCommand:
             "questions": self.questions,
             "seed": self.seed,
         }
-        return {**asked, "rows": [row.as_dict() for row in rows], "advice": advice(rows), "options": options(rows)}
+        return {
+            **asked,
+            "rows": [row.as_dict() for row in rows],
+            "advice": advice(rows),
+            "options": self._options(rows),
+        }
+
+    def _options(self, rows: Sequence[TrialRow]) -> str:
+        told = options(rows)
+        if self.engine == "openai":  # has no weights to train: the user names a model, and this one may judge it
+            told = re.sub(r"--judge base\b", f"--judge {self.model}@{self.base_url or 'URL'}", told)
+        return told
 
     def _show(self, rows: Sequence[TrialRow], out: Path, watching: Watching, console: Terminal) -> int:
         if self.json:
@@ -224,17 +236,15 @@ class JudgeCommand:
                     console.print()
                     console.print(rich_table(["what", *heads], cells))
                     shown += heads
-            console.say("\n" + "\n".join(f"{head}: {LEGEND[head]}" for head in shown), "dim")
+            if shown:
+                console.say("\n" + "\n".join(f"{head}: {LEGEND[head]}" for head in shown), "dim")
             console.say(f"\n{advice(rows)}", "bold")
         count = max((row.measures.questions for row in rows), default=0)
         measured = f"{counted(count, 'question')} with right and wrong answers"
         console.say(f"\n{measured}. Report: {out / 'report.json'}. Look at every verdict: moot view {out}", "green")
         watching.say_losses()
-        if (told := options(rows)) and beats_a_coin(rows):
-            names = ["task", "model", "engine"]
-            if self.engine == "openai":  # has no weights to train: the user names a model, and this one may judge it
-                names = ["task"]
-                told = re.sub(r"--judge base\b", f"--judge {self.model}@{self.base_url or 'URL'}", told)
+        if (told := self._options(rows)) and beats_a_coin(rows):
+            names = ["task"] if self.engine == "openai" else ["task", "model", "engine"]
             own = " ".join(f"--{name} {value}" for name in names if (value := getattr(self, name)))
             console.say(f"Train with it: moot train {own} {told}")
         return 0 if count else 1
@@ -253,7 +263,8 @@ def advice(rows: Sequence[TrialRow]) -> str:
     """What to use, in words. `rows` stand best first."""
     best = rows[0].measures.pair_accuracy if rows else None
     if best is None:
-        return "Nothing could be measured: no question has both right and wrong answers. Ask more questions, or others."
+        missing = "no question has both right and wrong answers that a judge scored"
+        return f"Nothing could be measured: {missing}. Ask more questions, or others."
     figures = f"pair accuracy {best.value:.2f}, 95% interval {best.low:.2f} to {best.high:.2f}"
     if not beats_a_coin(rows):
         said = f"No way is clearly better than a coin; the best is {rows[0]} ({figures})."
@@ -277,10 +288,13 @@ def beats_a_coin(rows: Sequence[TrialRow]) -> bool:
 
 
 def options(rows: Sequence[TrialRow]) -> str:
-    """How `moot train` is told to use the best way; empty where nothing could be measured."""
+    """How `moot train` is told to use the best way; empty where nothing could be measured, or where it cannot:
+    comparison lines are written about whole solutions there."""
     if not rows or rows[0].measures.pair_accuracy is None:
         return ""
     best, way = rows[0], rows[0].way
+    if way.ballot == "lines" and way.show != "solution":
+        return ""
     prompts = f" --prompts {shlex.quote(way.texts)}" if way.texts else ""
     if way.ballot == "lines":
         return f"--judge {way.judge} --voters judges{prompts}"

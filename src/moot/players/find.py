@@ -18,6 +18,7 @@ from moot.players.checkpoints import (
     Note,
     check_model,
     check_rank,
+    find_trained,
     is_untrained,
     judge_state,
     load_checkpoint,
@@ -132,22 +133,22 @@ class Players:
         self.policy, self.identity, self.step = await _loaded(self._own, model, self.run, step, self._note)
         return self.step
 
-    async def opponents(self, names: Sequence[str]) -> dict[str, tuple[Guest, str]]:
-        """By name: who it is, and what tells it apart from others of that name."""
-        endpoints = {name: named_endpoint(name, _key(), "opponents") for name in names if is_endpoint(name)}
+    async def opponents(self, names: Sequence[str], setting: str = "opponents") -> dict[str, tuple[Guest, str]]:
+        """By name: who it is, and what tells it apart from others of that name. `setting` names them."""
+        endpoints = {name: named_endpoint(name, _key(), setting) for name in names if is_endpoint(name)}
         servers = {where.base_url for where in endpoints.values()}
         if not isinstance(self._own, tuple):
             servers.add(self._own.chat.endpoint.base_url)
         if len(servers) > 1 and _key():
-            told = f"opponents name {len(servers)} servers, and the key in OPENAI_API_KEY is for one"
+            told = f"{setting} name {len(servers)} servers, and the key in OPENAI_API_KEY is for one"
             raise ConfigError(f"{told}; name one server at a time")
-        return {name: await self._opponent(name, endpoints.get(name)) for name in names}
+        return {name: await self._opponent(name, endpoints.get(name), setting) for name in names}
 
     async def judge(self, name: str) -> tuple[Guest, str]:
         """Who decides between advocates, named as opponents are."""
-        return (await self.opponents([name]))[name]
+        return (await self.opponents([name], "judge"))[name]
 
-    async def _opponent(self, name: str, where: Endpoint | None) -> tuple[Guest, str]:
+    async def _opponent(self, name: str, where: Endpoint | None, setting: str) -> tuple[Guest, str]:
         if where is not None:
             return self._chat(where), name
         if not isinstance(self._own, tuple):  # another model at the same server
@@ -155,9 +156,12 @@ class Players:
             model = own.model if name == "base" else name
             return self._own if name == "base" else self._chat(replace(own, model=name)), f"{model}@{own.base_url}"
         if self.config.model.kind.scripted and name != "base" and split_name(name) is None:
-            raise ConfigError(f"a judge or opponent here is base, a run or an endpoint, got {name!r}, which is no run")
+            raise ConfigError(
+                f"{setting}: the script plays with base, a run (RUN@STEP, RUN@best, RUN@judge) or MODEL@URL, as in "
+                f"NAME@http://localhost:8000/v1, got {name!r}, which is no run"
+            )
         shared = (self._own, self._opened.append, self._note, self._busy)
-        return await outsider(name, "opponents", self.config, *shared, sharing=True)
+        return await outsider(name, setting, self.config, *shared, sharing=True)
 
     def _make(self, config: TrainConfig) -> tuple[Trainer, Rendering]:
         with self._busy(f"loading {config.model.model}"):
@@ -196,11 +200,14 @@ def chat_player(where: Endpoint) -> ChatPlayer:
 
 
 def check_outsiders(config: TrainConfig) -> None:
-    """Refuses an address that must not be written down, before anything is written."""
+    """Refuses an address that must not be written down, and a checkpoint that is not there, before anything is
+    written."""
     named = [("judge", config.recipe.judge)]
     for setting, name in named:
         if is_endpoint(name):
             named_endpoint(name, _key(), setting)
+        elif run := split_name(name):
+            _ = judge_state(Run.open(run[0])) if run[1] == JUDGE else find_trained(name, setting)
 
 
 def check_reachable(names: Iterable[str], what: str) -> None:

@@ -94,6 +94,24 @@ def test_a_judge_that_nobody_answers_for_is_found_before_anything_is_made(
     assert status == 2 and "cannot be reached" in error and not Path("evals").exists()
 
 
+@pytest.mark.parametrize(
+    ("judge", "why"),
+    [
+        ("mine@7", "judge: the run mine has no whole checkpoint of step 7"),
+        ("mine@judge", "mine has no judge of its own: it was not trained with judge_training"),
+        ("mine@best", "mine has no best checkpoint"),
+    ],
+)
+def test_a_checkpoint_that_is_not_there_is_no_judge_and_leaves_no_run_behind(
+    judge: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Otherwise the same command with the right name would meet a run of other settings."""
+    monkeypatch.chdir(tmp_path)
+    Run.create(Path("mine"), PRESETS["demo"].as_dict(), {})
+    status, error = said(capsys, *SHORT, "--engine", "scripted", "--reward", "approval", "--judge", judge)
+    assert status == 2 and why in error and not Path("runs").exists()
+
+
 def test_a_logger_that_is_not_installed_is_found_before_anything_is_made(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -170,6 +188,7 @@ def test_more_warm_questions_than_there_are_is_said(caplog: pytest.LogCaptureFix
         ("truth", "in every debate all agents were right, or none was, so the reward truth had nothing to prefer"),
         ("majority", "in every debate all agents gave one answer, or no two the same"),
         ("generator_judge", "nothing was learned from votes. Try a longer warm start"),
+        ("approved", "the judge's scores paid all agents of a debate alike under the reward approved. Compare judges"),
     ],
 )
 def test_why_nothing_was_learned_fits_the_reward(reward: str, why: str) -> None:

@@ -175,6 +175,9 @@ def test_the_way_to_train_with_a_judge_names_no_model_that_cannot_be_trained(
     with ChatServer(judge) as server:
         chat = ("--engine", "openai", "--base-url", server.url, "--model", "m", "--judges", "base", "--checks", "1")
         assert main(["judge", "--answers", str(answers), *chat]) == 0
+        assert json.loads(Path("judges/m-arithmetic/report.json").read_text())["options"].endswith(
+            f"--judge m@{server.url}"
+        )
     last = capsys.readouterr().out.strip().splitlines()[-1]
     train = "moot train --task arithmetic --reward approval:checks=1"
     assert last == f"Train with it: {train} --judge m@{server.url}"
@@ -376,7 +379,9 @@ def test_an_engine_that_is_cut_off_among_answers_or_verdicts(
         (["--answers", "bad.jsonl"], "line 2: must be"),
         (["--answers", "unknown.jsonl"], "questions without a known answer"),
         (["--ballots", "guess"], "--ballots"),
-        (["--judges", "nobody"], "which is no run"),
+        (["--judges", "nobody"], "judges: the script plays with base, a run (RUN@STEP, RUN@best, RUN@judge) or"),
+        (["--judges", "base", "m@http://127.0.0.1:9/v1"], "judge m@http://127.0.0.1:9/v1 cannot be reached"),
+        (["--temperature", "-1"], "temperature must be 0 or more, got -1.0"),
         (["--rules", "mean"], "task arithmetic does not say which rules its questions have"),
     ],
 )
