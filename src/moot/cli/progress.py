@@ -18,7 +18,7 @@ from moot.evaluate.report import Report, ReportRow, compare
 from moot.rl.alarms import ALARMS
 from moot.rl.best import NAME as BEST
 from moot.rl.best import UNRANKED, ranking, told_best
-from moot.rl.judge_trust import PAIR_ACCURACY
+from moot.rl.judge_trust import PAIR_ACCURACY, J
 from moot.runs import Run
 from moot.runs.run import measured
 from moot.settings.train import TrainConfig
@@ -129,6 +129,11 @@ def _judging(row: dict[str, Any]) -> float | None:
     return row.get("trust/outside_accuracy") if agents is None else agents
 
 
+def _j(row: dict[str, Any]) -> list[str]:
+    """Beside it, of judges who approve or do not."""
+    return [] if row.get(J) is None else [f"J {row[J]:+.2f}"]
+
+
 def line(row: dict[str, Any], total: int, step_s: float, elapsed_s: float) -> str:
     """One step in one line: how far, what was measured, how fast, how long it has run."""
     where = _where(row["step"], total, row["phase"])
@@ -148,12 +153,13 @@ def line(row: dict[str, Any], total: int, step_s: float, elapsed_s: float) -> st
             ]
             if PAIR_ACCURACY not in row:  # agents vote
                 parts += _known("turns with a vote", row["test/turns_with_vote"])
-            parts += _known("judges right", _judging(row))
+            parts += [*_known("judges right", _judging(row)), *_j(row)]
         case _:
             parts = [
                 f"reward {row['env/all/reward/total']:+.2f}",
                 f"signal {_share(row['debates/with_signal'])}",
                 *_known("judges right", _judging(row)),
+                *_j(row),
                 f"right {_share(measured(row, 'train_*/correct'))}",
                 f"unreadable {_share(row['parse_error'])}",
                 f"sampler-trainer KL {_number(row['optim/kl_sample_train_v2'])}",
@@ -304,6 +310,9 @@ def _nothing_learned(config: TrainConfig) -> str:
     rule, reward = config.protocol.scoring.rule, config.protocol.scoring.reward
     if not config.protocol.rules.peers_vote:
         return "nothing was learned from votes. Raise --max-tokens, or name a --judge whose verdicts can be read."
+    if rule.checked:
+        told = f"the judge's scores paid all agents of a debate alike under the reward {reward}"
+        return f"{told}. Compare judges and ways to ask them ({_command()} judge), or lower its vote_margin, if any."
     if rule.from_votes:
         return "nothing was learned from votes. Try a longer warm start."
     if rule.grades == "right":

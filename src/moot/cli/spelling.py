@@ -24,6 +24,12 @@ _REWARD = {
     "--opponents": "pairs:opponents=4",
 }
 """Settings that belong to a reward, and an example of each."""
+_OTHERS = {
+    "--ballot": "--reward approval:checks=4, or --reward pairs",
+    "--judge-steps": "--with judge_training:steps=16",
+    "--judge-reward": "--with judge_training:reward=planted",
+}
+"""What is asked for here in other words."""
 
 
 def respelled_ballot(arguments: list[str]) -> list[str]:
@@ -56,6 +62,8 @@ def _instead(name: str) -> str:
         return _EPOCHS
     if name in _REWARD:
         return f"; it belongs to a reward: use --reward {_REWARD[name]}"
+    if name in _OTHERS:
+        return f"; use {_OTHERS[name]}"
     return part_instead(name.replace("--no-", "--", 1))
 
 

@@ -23,6 +23,7 @@ from moot.debate.typed_fields import names_of
 from moot.errors import ConfigError
 from moot.players.untrusted import check_trusted, scoring_names
 from moot.rl.advantages import Estimator, SeatMeans, with_advantages
+from moot.rl.judge_trust import judged
 from moot.rl.lookup import find_estimator, find_reward
 from moot.rl.trust import judge_accuracy
 from moot.runs import Damaged, PlayedDebate, Run
@@ -85,7 +86,8 @@ class Totals:
     winners: int
     """Debates in which somebody won."""
     judge_accuracy: float | None
-    """Of votes between a right and a wrong answer, the share for the right one."""
+    """Of votes between a right and a wrong answer, the share for the right one; where judges check answers, of pairs of
+    such answers, those in which it has the higher score."""
 
 
 @dataclass(frozen=True)
@@ -367,8 +369,8 @@ class Sum:
     correlation: Correlation = field(default_factory=Correlation)
     debates: int = 0
     winners: int = 0
-    right_votes: int = 0
-    telling_votes: int = 0
+    right_votes: float = 0.0
+    telling_votes: float = 0.0
 
     def add(self, played: PlayedDebate) -> None:
         means, scores, advantages = self.means, played.scores, played.advantages
@@ -377,7 +379,9 @@ class Sum:
             means["reward_mean"].add(total)
         means["with_signal"].add(scores is not None and scores.has_signal)
         means["with_gradient"].add(advantages is not None and carries_gradient(advantages))
-        right, telling = judge_accuracy([played])
+        checked = judged(played)
+        by_checks = played.scoring.rule.checked
+        right, telling = (checked.wins, checked.pairs) if by_checks else judge_accuracy([played])
         self.right_votes += right
         self.telling_votes += telling
         self.winners += played.winner is not None

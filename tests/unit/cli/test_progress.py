@@ -54,6 +54,12 @@ def test_judges_right_is_the_outside_judges_share_where_agents_cast_no_vote(
     assert f"judges right {shown}," in line(row, 12, 4.0, 0.0)
 
 
+def test_a_judge_that_approves_has_its_j_in_the_line() -> None:
+    row = {**ROW, "trust/judge_pair_accuracy": 0.7, "trust/judge_j": -0.125}
+    assert "judges right 70%, J -0.12, right" in line(row, 12, 4.0, 0.0)
+    assert "judges right 70%, right" in line({**row, "trust/judge_j": None}, 12, 4.0, 0.0), "pairs have none"
+
+
 def test_a_run_whose_agents_never_vote_reads_nothing_of_votes() -> None:
     row = {**ROW, "trust/judge_accuracy": None, "trust/outside_accuracy": None}
     assert "signal 50%, right 25%," in line(row, 12, 4.0, 0.0)

@@ -267,6 +267,15 @@ def test_how_many_checks_count_and_how_sure_they_must_be_is_chosen_again_afterwa
     assert approved.after.with_signal is not None and approved.largest_difference
 
 
+def test_how_good_the_judge_was_stands_beside_what_is_counted_again(tmp_path: Path) -> None:
+    """Agents cast no votes: what a right answer gets is the judge's doing."""
+    setup = made(tmp_path / "run", config("approval:checks=2"), judge=Planted())
+    asyncio.run(train(setup))
+    told = rescore(setup.run, {"reward": "approval:checks=1"})
+    assert told.before.judge_accuracy == told.after.judge_accuracy == 1.0
+    assert rescore(setup.run, {"reward": "majority"}).after.judge_accuracy is None
+
+
 def test_a_good_judge_turns_the_majority_and_what_it_holds_is_paid(tmp_path: Path) -> None:
     """At J = 0.9 a right answer has 1 + 2.94 · 0.8 = 3.36 votes, and a wrong one 1 - 2.94 · 0.6 = -0.77."""
     settings = config("weighted_majority:checks=1,j=0.9")
