@@ -4,6 +4,7 @@ them."""
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -15,7 +16,7 @@ from moot.cli.console import Terminal, bar
 from moot.cli.registry import TASK_NAMES
 from moot.errors import ConfigError
 from moot.tasks import load
-from moot.tasks.check import DataReport, check, gather
+from moot.tasks.check import DataReport, SplitReport, check, gather
 from moot.util.safe_text import one_line
 
 SHOWN = 10
@@ -69,41 +70,24 @@ def show(report: DataReport, console: Terminal) -> None:
     for note in report.notes:
         console.print(Text(f"Note: {note}.", style="yellow"))
     for name, split in report.splits.items():
-        _list(
-            console,
-            "red",
-            f"{name}: right answers that their own grader refuses",
-            [f"{t.id}: {t.right}" for t in split.failing],
-        )
-        _list(
-            console,
-            "red",
-            f"{name}: wrong answers that it accepts",
-            [f"{t.id}: {t.given} for {t.right}" for t in split.passing],
-        )
-        _list(console, "red", f"{name}: questions that stand there with different answers", list(split.contradictions))
-        _list(
-            console,
-            "yellow",
-            f"{name}: answers it can only compare as they stand",
-            [f"{t.id}: {t.right}" for t in split.as_text],
-        )
-        _list(
-            console,
-            "yellow",
-            f"{name}: answers that took the grader too long",
-            [f"{t.id}: {t.given} for {t.right}" for t in split.given_up],
-        )
-        _list(
-            console,
-            "yellow",
-            f"{name}: solutions that end in another answer",
-            [f"{t.id}: {t.given} for {t.right}" for t in split.unlike],
-        )
+        for style, heading, lines in _troubles(split):
+            _list(console, style, f"{name}: {heading}", lines)
     _list(console, "red", "questions that are trained on and tested", [f"{a} is {b}" for a, b in report.overlap])
     console.print(
         Text("Nothing wrong.", style="green") if report.good else Text("Something is wrong: see above.", style="red")
     )
+
+
+def _troubles(split: SplitReport) -> Iterator[tuple[str, str, list[str]]]:
+    """Of one split: how bad each kind is, what it is, and where it was found."""
+    given = "{0.id}: {0.given} for {0.right}".format
+    right = "{0.id}: {0.right}".format
+    yield "red", "right answers that their own grader refuses", [*map(right, split.failing)]
+    yield "red", "wrong answers that it accepts", [*map(given, split.passing)]
+    yield "red", "questions that stand there with different answers", list(split.contradictions)
+    yield "yellow", "answers it can only compare as they stand", [*map(right, split.as_text)]
+    yield "yellow", "answers that took the grader too long", [*map(given, split.given_up)]
+    yield "yellow", "solutions that end in another answer", [*map(given, split.unlike)]
 
 
 def _list(console: Terminal, style: str, heading: str, lines: list[str]) -> None:
