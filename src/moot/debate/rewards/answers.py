@@ -6,6 +6,7 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from dataclasses import dataclass
+from functools import partial
 
 from moot.debate.reward import Reward, register
 from moot.debate.rewards.making import (
@@ -110,38 +111,10 @@ class RandomSettings:
             raise ConfigError(f"share must be between 0 and 1, got {self.share}; 0.5 is a coin")
 
 
-register(
-    Reward(
-        "truth",
-        truth,
-        per="turn",
-        grades="right",
-        estimator="center_round",
-        sections=SOLUTION,
-        settings=TruthSettings(),
-    )
-)
-register(Reward("majority", majority, per="turn", grades="same", estimator="center_round", sections=SOLUTION))
-register(
-    Reward(
-        "majority_after_reading",
-        majority_after_reading,
-        per="turn",
-        grades="same",
-        estimator="center_round",
-        sections=SOLUTION,
-    )
-)
-register(
-    Reward(
-        "random",
-        random_votes,
-        per="turn",
-        grades="same",
-        estimator="center_round",
-        sections=SOLUTION,
-        settings=RandomSettings(),
-    )
-)
+_of_answers = partial(Reward, per="turn", estimator="center_round", sections=SOLUTION)
+register(_of_answers("truth", truth, grades="right", settings=TruthSettings()))
+register(_of_answers("majority", majority, grades="same"))
+register(_of_answers("majority_after_reading", majority_after_reading, grades="same"))
+register(_of_answers("random", random_votes, grades="same", settings=RandomSettings()))
 register(Reward("truth_last", truth_last, per="agent", grades="right"))
 register(Reward("majority_last", majority_last, per="agent", grades="same"))
