@@ -8,12 +8,11 @@ kept: grading is done anew, so a better grader needs no new samples.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from moot.debate.state import Debate
 from moot.debate.types import ParseFailure, Question, Turn
@@ -21,8 +20,7 @@ from moot.errors import ConfigError
 from moot.runs.record import checks_of, checks_to_json, turns_to_json, with_jury, with_turns
 from moot.runs.validate import check_said
 from moot.tokens.played import PlayedDebate
-from moot.util.disk import open_to_append
-from moot.util.files import json_lines
+from moot.util.files import Appended, json_lines
 
 Record = dict[str, Any]
 
@@ -47,8 +45,7 @@ class AnswerStore:
     def __init__(self, path: Path | None = None, check: Callable[[Any], None] = check_said) -> None:
         """`check` raises for a record that cannot be used: it is sampled again."""
         self._records: dict[SampleKey, Record] = {}
-        self._file: BinaryIO | None = None
-        self._path = path
+        self._file = Appended(path)
         for _, record, _ in json_lines(path) if path is not None else ():
             with suppress(KeyError, TypeError, ConfigError):  # a line cut short, or the text of settings
                 check(record)
@@ -63,24 +60,14 @@ class AnswerStore:
     def add(self, place: SampleKey, record: Record) -> None:
         whole = {"settings": place.settings, "question": place.question, "number": place.number, **record}
         self._records[place] = whole
-        self._write(whole)
+        self._file.add(whole)
+
+    def close(self) -> None:
+        self._file.close()
 
     def note(self, settings: str, spelled_out: Mapping[str, Any]) -> None:
         """What a digest stands for, for people who read the file."""
-        self._write({"settings": settings, "means": dict(spelled_out)})
-
-    def _write(self, row: Mapping[str, Any]) -> None:
-        if self._path is None:
-            return
-        if self._file is None:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = open_to_append(self._path)
-        self._file.write(json.dumps(row).encode() + b"\n")
-
-    def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        self._file.add({"settings": settings, "means": dict(spelled_out)})
 
 
 # A debate as a record, and back

@@ -7,12 +7,11 @@ word, and continues where it was.
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
@@ -20,19 +19,17 @@ from moot.engine.protocol import Ints, Sample, Sampler, SamplingParams
 from moot.players.chat.chat import Chat, ChatRequest, Retried
 from moot.players.chat.endpoint import Endpoint
 from moot.players.chat.reading import MOST_TOKENS, Heard, Reply
-from moot.util.disk import open_to_append
-from moot.util.files import digest, json_lines
+from moot.util.files import Appended, digest, json_lines
 
 Record = dict[str, Any]
 
 
-class Replies:
+class Replies(Appended):
     """A file with a line for each reply, written as it comes."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        super().__init__(path)
         self._records: dict[str, Record] = {}
-        self._file: BinaryIO | None = None
         for _, record, ended in json_lines(path):
             with suppress(
                 KeyError, TypeError, ValueError, AttributeError
@@ -48,19 +45,8 @@ class Replies:
         key = digest(asked)
         if (known := self._records.get(key)) is None:
             known = self._records[key] = await ask()
-            self._write({"asked": key, "reply": known})
+            self.add({"asked": key, "reply": known})
         return known
-
-    def _write(self, row: Mapping[str, Any]) -> None:
-        if self._file is None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = open_to_append(self.path)
-        self._file.write(json.dumps(row).encode() + b"\n")
-
-    def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
 
 
 def _is_reply(record: Any) -> bool:

@@ -36,6 +36,27 @@ def _lines(rows: Iterable[Mapping[str, Any]]) -> bytes:
     return b"".join(json.dumps(row).encode() + b"\n" for row in rows)
 
 
+class Appended:
+    """A file that gets a line for each row as it comes, opened for the first one. Without a path nothing is kept."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        self._file: BinaryIO | None = None
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        if self.path is None:
+            return
+        if self._file is None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = open_to_append(self.path)
+        self._file.write(_lines([row]))
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
 def lines_in(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
     """The lines of a file that are not empty, each with the byte it begins at.
 
