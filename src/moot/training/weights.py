@@ -8,57 +8,63 @@ a run    RUN or RUN@STEP: a checkpoint, in an engine of its own
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from moot.engine.protocol import Averaging, Capabilities, Sampler
 from moot.errors import ConfigError
 from moot.players.checkpoints import is_untrained, newest_whole
 from moot.settings.train import TrainConfig
+from moot.training.part import Part
 from moot.training.state import Setup
 
 OURS = ("base", "start", "ema")
 """Those that the run's own engine has; every other name is a run's."""
 
 
-@dataclass
-class StillWeights:
-    """The weights by that name, for the part whose setting names them."""
+class BesideStillWeights(Part):
+    """A part whose setting `weights` names some of these; `ema_decay` says how the average moves."""
 
-    name: str
-    setting: str
-    """For messages."""
     start: Sampler | None = None
+    """The policy as it was when self-play began."""
+
+    def weights(self) -> str:
+        return str(self.settings.weights)
+
+    def ema_decay(self) -> float | None:
+        return self.settings.ema_decay if self.weights() == "ema" else None
 
     def check_engine(self, config: TrainConfig, capabilities: Capabilities) -> None:
-        if self.name == "ema" and not capabilities.averages:
+        if self.weights() == "ema" and not capabilities.averages:
             raise ConfigError(
-                f"{self.setting} may not be ema here: this engine keeps no average of its weights; use start or base"
+                f"{self.name}: weights may not be ema here: this engine keeps no average of its weights; use start or "
+                "base"
             )
-        if self.name == "start" and (config.warm_steps or config.start) and not capabilities.frozen_samplers:
+        if self.weights() == "start" and not self.is_base(config) and not capabilities.frozen_samplers:
             raise ConfigError(
-                f"{self.setting} may not be start on this server: its samplers do not keep their weights; use base"
+                f"{self.name}: weights may not be start on this server: its samplers do not keep their weights; use "
+                "base"
             )
 
     async def begin(self, setup: Setup, step: int, sampler: Sampler) -> None:
         """Remembers the start, or finds it again in a run that continues."""
         first = setup.config.warm_steps
-        if self.name == "start" and not self.is_base(setup.config) and self.start is None:
-            self.start = sampler if step == first else await weights_of_step(setup, first, f"{self.setting} start")
+        if self.weights() == "start" and not self.is_base(setup.config) and self.start is None:
+            named = f"{self.name}: weights start"
+            self.start = sampler if step == first else await weights_of_step(setup, first, named)
 
     def is_base(self, config: TrainConfig) -> bool:
-        return self.name == "base" or (self.name == "start" and not (config.warm_steps or config.start))
+        """Whether they are those of the model before any training."""
+        return self.weights() == "base" or (self.weights() == "start" and not (config.warm_steps or config.start))
 
-    async def sampler(self, setup: Setup) -> Sampler:
+    async def still(self, setup: Setup) -> Sampler:
         if self.is_base(setup.config):
             return await setup.engine.base()
-        if self.name == "ema":
+        if self.weights() == "ema":
             assert isinstance(setup.engine, Averaging)  # checked with the capabilities before the run began
             return await setup.engine.averaged()
-        weights = self.start if self.name == "start" else setup.weights.get(self.name)
+        weights = self.start if self.weights() == "start" else setup.weights.get(self.weights())
         if weights is None:
             raise ConfigError(
-                f"the weights of {self.name} are not there; {self.setting} must be base, start, ema, a run's folder or "
-                "RUN@STEP"
+                f"the weights of {self.weights()} are not there; {self.name}: weights must be base, start, ema, a "
+                "run's folder or RUN@STEP"
             )
         return weights
 

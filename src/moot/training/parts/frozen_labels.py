@@ -21,16 +21,15 @@ from pydantic.dataclasses import dataclass
 
 from moot.debate.typed_fields import check_types
 from moot.debate.types import Message, Question
-from moot.engine.protocol import Capabilities, Sampler, SamplingParams
+from moot.engine.protocol import Sampler, SamplingParams
 from moot.errors import ConfigError
 from moot.settings.train import TrainConfig
 from moot.tasks.answer_classes import Comparing, Grader
 from moot.tasks.answers import answer_in
 from moot.tokens.speaker import answer_plainly, turn_seed
 from moot.training.batches import MOST_BATCHES, further_questions
-from moot.training.part import Part
 from moot.training.state import BatchQuestion, Progress, Setup, Stopped
-from moot.training.weights import StillWeights
+from moot.training.weights import BesideStillWeights
 from moot.util.files import append_lines, json_lines
 
 FILE = "labels.jsonl"
@@ -66,7 +65,7 @@ class Label:
         return self.answer is not None and band[0] <= self.share <= band[1]
 
 
-class FrozenLabels(Part):
+class FrozenLabels(BesideStillWeights):
     """Labels from weights that stand still, for majority. Measured: +7.3 [5.4, 9.2] points on GSM8K, one seed."""
 
     @dataclass(frozen=True)
@@ -86,7 +85,6 @@ class FrozenLabels(Part):
 
     def __init__(self, settings: Any = None) -> None:
         super().__init__(settings)
-        self.source = StillWeights(self.settings.weights, "frozen_labels: weights")
         self.labels: dict[tuple[int, int], Label] = {}
         """Of the questions met so far, by level and number."""
         self.unpaid: set[tuple[int, int]] = set()
@@ -98,18 +96,9 @@ class FrozenLabels(Part):
                 f"frozen_labels needs the reward majority, got {config.protocol.scoring.reward}; leave it out"
             )
 
-    def check_engine(self, config: TrainConfig, capabilities: Capabilities) -> None:
-        self.source.check_engine(config, capabilities)
-
-    def weights(self) -> str:
-        return self.settings.weights
-
-    def ema_decay(self) -> float | None:
-        return self.settings.ema_decay if self.settings.weights == "ema" else None
-
     async def begin(self, setup: Setup, step: int, sampler: Sampler) -> None:
         """Finds the labels of an earlier day. A line that was cut off in a kill is asked for again."""
-        await self.source.begin(setup, step, sampler)
+        await super().begin(setup, step, sampler)
         self.labels = known_labels(_file(setup))
         self.unpaid = {key for key, label in self.labels.items() if label.step > step}
 
@@ -139,7 +128,7 @@ class FrozenLabels(Part):
         """Sees that all have labels; answers with the tokens of those that no step has counted."""
         keys = list(dict.fromkeys((question.level, question.number) for question in asked))
         if new := [key for key in keys if key not in self.labels]:
-            weights = await self.source.sampler(setup)
+            weights = await self.still(setup)
             made = await asyncio.gather(*(self._ask(setup, step, level, number, weights) for level, number in new))
             append_lines(_file(setup), map(asdict, made))
             self.labels |= {(label.level, label.number): label for label in made}

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from moot.engine.protocol import Capabilities, Datum, Sampler
+from moot.engine.protocol import Datum
 from moot.rl.metrics import Metrics
-from moot.settings.train import TrainConfig
-from moot.training.part import Part
 from moot.training.state import Setup
-from moot.training.weights import StillWeights
+from moot.training.weights import BesideStillWeights
 
 
-class KlPenalty(Part):
+class KlPenalty(BesideStillWeights):
     """A penalty for each token that the policy makes likelier than the reference does. Untried."""
 
     @dataclass(frozen=True)
@@ -33,28 +31,12 @@ class KlPenalty(Part):
 
     settings: Settings
 
-    def __init__(self, settings: Any = None) -> None:
-        super().__init__(settings)
-        self.reference = StillWeights(self.settings.weights, "kl_penalty: weights")
-
-    def check_engine(self, config: TrainConfig, capabilities: Capabilities) -> None:
-        self.reference.check_engine(config, capabilities)
-
-    def weights(self) -> str:
-        return self.settings.weights
-
-    def ema_decay(self) -> float | None:
-        return self.settings.ema_decay if self.settings.weights == "ema" else None
-
-    async def begin(self, setup: Setup, step: int, sampler: Sampler) -> None:
-        await self.reference.begin(setup, step, sampler)
-
     async def datums(self, setup: Setup, datums: list[Datum]) -> tuple[list[Datum], Metrics]:
         """Moves each token's advantage by how much likelier the policy makes it than the reference does, less the
         batch's mean."""
         if not datums:
             return datums, {}
-        reference = await self.reference.sampler(setup)
+        reference = await self.still(setup)
         starts = [int(np.argmax(d.mask > 0)) + 1 for d in datums]  # before its first own token nothing need be computed
         asked = [
             (np.append(d.tokens, d.targets[-1]), d.temperature, start) for d, start in zip(datums, starts, strict=True)
@@ -67,6 +49,4 @@ class KlPenalty(Part):
             replace(d, advantages=(d.advantages + self.settings.coef * (mean - gap) * d.mask).astype(np.float32))
             for d, gap in zip(datums, gaps, strict=True)
         ]
-        return moved, {
-            "optim/kl_policy_base" if self.reference.is_base(setup.config) else "optim/kl_policy_reference": mean
-        }
+        return moved, {"optim/kl_policy_base" if self.is_base(setup.config) else "optim/kl_policy_reference": mean}
