@@ -16,6 +16,17 @@ from support.viewing import all_text, one_text, until, visiting
 
 pytestmark = pytest.mark.slow
 
+SEVENS = '''
+from dataclasses import replace
+from moot.tasks import load
+
+def task(seed=0, held_out=0):
+    """The script answers 7 most often, so that is what is right."""
+    given = load("arithmetic", seed, held_out)
+    right = [replace(question, answer="7") for question in given.held_out]
+    return replace(given, train=lambda i: replace(given.train(i), answer="7"), held_out=right)
+'''
+
 
 @pytest.fixture(scope="module")
 def judged(place: Path) -> Path:
@@ -71,3 +82,20 @@ def test_axe_finds_nothing_serious_among_judges(
         driver.execute_script("document.querySelector('details.asked').open = true")
         assert findings(driver) == []
         assert driver.execute_script("return document.documentElement.scrollWidth") <= width
+
+
+def test_a_run_paid_by_checks_shows_how_good_its_judge_is_and_nothing_of_votes(driver: Any, place: Path) -> None:
+    (place / "sevens.py").write_text(SEVENS)
+    options = "--engine scripted --reward pairs --max-rounds 1 --num-agents 4 --max-tokens 400 --num-train-datapoints 8"
+    few = f"{options} --batch-size 4 --warm-questions 0 --eval-every 0 --task {place / 'sevens.py'}:task"
+    assert main(["train", *few.split(), "--run", str(place / "checked" / "run")]) == 0
+    with visiting(driver, place / "checked", cache=place / "cache") as url:
+        driver.get(url)
+        cells = '[data-column="Judge accuracy"]'
+        assert "%" in until(lambda: next((text for text in all_text(driver, cells) if text not in ("", "–")), ""))
+        assert all_text(driver, ".key .chart figcaption > span:first-child")[0] == "Judge's pair accuracy"
+        driver.get(f"{url}?run=run")
+        rows = until(lambda: all_text(driver, "table.trust tbody th"))
+        assert any(row.startswith("Judge's pair accuracy") for row in rows)
+        assert not any("votes" in row or row.startswith("Judge's J") for row in rows)
+        assert "Nothing to measure yet" not in driver.find_element("css selector", "main").text

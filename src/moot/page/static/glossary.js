@@ -263,9 +263,10 @@ export function title(key) {
   return (TRUST[key] ?? ALARMS[key])?.name ?? key;
 }
 
-// The five that are looked at first: do judges know, do answers get better here and on questions held out, is it rewarded, can it be read.
+// Those that are looked at first: do judges know (by their checks, or by votes), do answers get better here and on questions held out, is it rewarded, can it be read.
 export const FIRST = [
   ["train", /^trust\/judge_accuracy$/, "Judge accuracy"],
+  ["train", /^trust\/judge_pair_accuracy$/, "Judge's pair accuracy"],
   ["train", /^train_.*\/correct$/, "Accuracy"],
   ["eval", /^test_[^/]*\/correct$/, "Accuracy"],
   ["train", /^env\/all\/reward\/total$/, "Reward"],

@@ -71,6 +71,8 @@ export function overview(main, query, runs) {
   let drawn = "";
   let rows = "";
   const panels = {};
+  // By the checks of judges where these make the reward, otherwise by votes.
+  const judging = ({ name }) => panels[name]?.panel?.["trust/judge_pair_accuracy"] ?? panels[name]?.panel?.["trust/judge_accuracy"];
 
   function colour(name) {
     return `c${runs.findIndex((run) => run.name === name) % 8}`;
@@ -79,7 +81,7 @@ export function overview(main, query, runs) {
   // What a run, or the mean of several, is sorted by.
   function value(same, key) {
     const own = (run) =>
-      ({ name: run.name, step: run.step, age: run.age_s, judges: panels[run.name]?.panel?.["trust/judge_accuracy"]?.value })[key] ??
+      ({ name: run.name, step: run.step, age: run.age_s, judges: judging(run)?.value })[key] ??
       run.headline[key];
     const known = same.map(own).filter((found) => found !== null && found !== undefined);
     return typeof known[0] === "string" || !known.length ? known[0] : known.reduce((a, b) => a + b, 0) / known.length;
@@ -103,7 +105,7 @@ export function overview(main, query, runs) {
       .filter(([, on]) => on)
       .map(([key]) => ALARMS[key].name);
     const on = chosen.includes(run.name);
-    const judges = panels[run.name]?.panel?.["trust/judge_accuracy"];
+    const judges = judging(run);
     return h(
       "tr",
       { class: `${on ? "" : "off"} ${grouped ? "seed" : ""}` },
@@ -172,7 +174,7 @@ export function overview(main, query, runs) {
       h("td", { class: "progress" }),
       values([
         over(same.map((run) => run.headline.reward), signed),
-        over(same.map((run) => panels[run.name]?.panel?.["trust/judge_accuracy"]?.value), percent),
+        over(same.map((run) => judging(run)?.value), percent),
         over(same.map((run) => run.headline.right), percent),
         over(same.map((run) => run.headline.held_out), percent),
       ]),

@@ -11,14 +11,19 @@ export function span({ low, high }, show = (v) => Math.round(v * 100)) {
   return low === null || high === null ? null : h("small", { class: "span", title: "95% interval" }, ` [${show(low)}, ${show(high)}]`);
 }
 
-// Agents are paid by their answers: nobody need vote, and what is about votes is never measured.
-const WITHOUT_VOTES = /^(truth|majority)(_last)?$/;
+// Agents are paid by their answers, or by judges who check these: nobody need vote, and what is about votes is never measured.
+const WITHOUT_VOTES = /^(truth|majority|truth_last|majority_last|majority_after_reading|random|approval|approved|pairs|weighted_majority)(:|$)/;
+// Whose checks are measured by these.
+const BY_CHECKS = {
+  "trust/judge_pair_accuracy": /^(approval|approved|pairs|weighted_majority)(:|$)/,
+  "trust/judge_j": /^(approval|approved|weighted_majority)(:|$)/,
+};
 
 // `found` has the metrics of each run, `counted` what its last debates came to, `reward` says what a run is paid by.
 export async function drawPanel(node, chosen, found, counted, colour, reward) {
   const measured = (name) => found[name]?.phases.train ?? {};
   const known = (name, key) => (counted[name]?.panel?.[key] ?? null) !== null || measured(name)[key]?.n > 0;
-  const never = (name, key) => !known(name, key) && WITHOUT_VOTES.test(reward(name) ?? "");
+  const never = (name, key) => !known(name, key) && WITHOUT_VOTES.test(reward(name) ?? "") && !BY_CHECKS[key]?.test(reward(name));
   const possible = Object.keys(TRUST).filter(
     (key) => key !== "trust/mean_accuracy" && chosen.some((name) => measured(name)[key] && !never(name, key)),
   );
