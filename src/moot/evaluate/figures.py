@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from moot.errors import ConfigError
+from moot.rl.judge_trust import PAIR_ACCURACY
 from moot.runs.run import measured
 from moot.util.disk import write_atomically
 from moot.util.intervals import wilson
@@ -42,7 +43,9 @@ class Panel:
         """The metric in a line of metrics.jsonl; None where it was not measured, which is not 0."""
         if row.get("phase") != self.phase or not isinstance(row.get("step"), int):
             return None
-        value = measured(row, self.key)
+        # Where judges' checks make the reward, these are the votes.
+        by_checks = self.key == "trust/judge_accuracy" and PAIR_ACCURACY in row
+        value = measured(row, PAIR_ACCURACY if by_checks else self.key)
         return float(value) if isinstance(value, int | float) and abs(value) < 1e300 else None
 
 

@@ -11,11 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from moot.debate.checks import Check
 from moot.debate.state import Debate
 from moot.debate.types import Question
 from moot.errors import ConfigError
 from moot.runs.select import pick_debates
-from moot.tools.export import pages
+from moot.settings.presets import PRESETS
+from moot.tools.export import card, figures, pages, sets
 from moot.util.safe_text import plain
 from support.making import FAILED, debate, spoken, text, v1, v2
 from support.recorded import LOST, judged, record
@@ -67,7 +69,7 @@ def read_page(page: str) -> Reader:
     return reader
 
 
-ALLOWED = {
+ALLOWED = {"details", "summary", 
     "html", "head", "meta", "title", "style", "body", "h1", "h2", "h3", "p", "nav", "ol", "li", "a", "span", "main", "article", "div",
     "section", "header", "strong", "br", "table", "tr", "th", "td",
 }  # fmt: skip
@@ -175,3 +177,57 @@ def test_debates_are_chosen_by_name_in_the_order_given(tmp_path: Path) -> None:
         pick_debates(run, ["1/3"], [1, 2], [])
     with pytest.raises(ConfigError, match="must be named STEP/NUMBER, like 12/3, got"):
         pick_debates(run, ["../x"], [1, 2], [])
+
+
+@pytest.mark.parametrize(
+    ("reward", "checks", "told"),
+    [
+        (
+            "approval:checks=1",
+            [Check(0.9, "It <adds> up.", turns=(0,)), Check(0.2, "Off by one.", turns=(1,))],
+            ["1 check by judges without a seat", "Yes by 90%", "It <adds> up.", "Yes by 20%"],
+        ),
+        (
+            "pairs",
+            [Check(0.9, "A.", turns=(0, 1)), Check(0.3, "B.", turns=(1, 0))],
+            ["2 checks by judges without a seat", "Preferred to Agent 1 by 90%, shown first",
+             "Preferred to Agent 1 by 70%, shown second", "Preferred to Agent 0 by 10%, shown second"],
+        ),
+    ],
+)  # fmt: skip
+def test_what_judges_who_check_answers_said_stands_with_each_answer(
+    reward: str, checks: list[Check], told: list[str], tmp_path: Path
+) -> None:
+    played = replace(debate(v2(reward=reward), [["", "", FAILED]], [["7", "8", None]], "7"), checks=tuple(checks))
+    shown = "".join(check_harmless("".join(pages.page(saved(tmp_path / "run", played), "t"))).words)
+    assert all(words in shown for words in told)
+    assert "No votes were cast" not in shown
+
+
+def test_preferences_by_checks_are_those_that_are_sure(tmp_path: Path) -> None:
+    answers, said = [["7", "8", "9", None]], [["", "", "", FAILED]]
+    scores = {0: 0.9, 1: 0.2, 2: 0.6}
+    approvals = tuple(Check(value, turns=(turn,)) for turn, value in scores.items())
+    met = {(0, 1): 0.85, (0, 2): 0.5, (1, 2): 0.4}  # p_AB, and 1 - p_BA
+    pairs = tuple(
+        Check(value, turns=turns) for (a, b), p in met.items() for turns, value in (((a, b), p), ((b, a), 1 - p))
+    )
+
+    def preferred(reward: str, checks: tuple[Check, ...], name: str) -> list[tuple[str, str]]:
+        played = replace(debate(v2(reward=reward), said, answers, "7"), checks=checks)
+        (each,) = saved(tmp_path / name, played)
+        rows = sets.voted_pairs(each)
+        return [(row["chosen"][0]["content"][-2], row["rejected"][0]["content"][-2]) for row in rows]
+
+    assert preferred("approval:checks=1", approvals, "all") == [("7", "8"), ("9", "8")]
+    assert preferred("approved:checks=1", approvals, "sure") == [("7", "8")], "0.6 is within the margin"
+    assert preferred("pairs", pairs, "pairs") == [("7", "8"), ("9", "8")]
+    assert preferred("pairs:vote_margin=0.5", pairs, "margin") == [("7", "8")]
+
+
+def test_the_judges_column_of_a_card_and_its_curve_are_those_of_checks() -> None:
+    row = {"step": 1, "phase": "self_play", "trust/judge_accuracy": None, "trust/judge_pair_accuracy": 0.75}
+    (panel,) = [panel for panel in figures.CURVES if panel.name == "judge_accuracy"]
+    assert panel.value(row) == 0.75
+    told = "\n".join(card._during(PRESETS["demo"], [{**row, "phase": "eval", "test/valid_turns": 1.0}]))
+    assert "| 1 | – | 100.0% | 75.0% |" in told

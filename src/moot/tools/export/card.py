@@ -13,6 +13,7 @@ from moot.engine.published import SMOLLM, is_hub_id, published_name
 from moot.errors import ConfigError
 from moot.evaluate.report import Report
 from moot.rl.alarms import ALARMS
+from moot.rl.judge_trust import PAIR_ACCURACY
 from moot.runs import Run
 from moot.runs.run import measured, tokens_spent
 from moot.settings.saved import config_of
@@ -88,7 +89,8 @@ def _during(config: TrainConfig, rows: Sequence[Row]) -> Iterator[str]:
         yield f"During training, in debates on {count} held-out questions (few questions: a hint, not a result):\n"
         yield "| step | right answers | turns that could be read | votes for the right answer |\n|---|---|---|---|"
         for step, row in evals.items():
-            numbers = (measured(row, "test_*/correct"), row.get("test/valid_turns"), row.get("trust/judge_accuracy"))
+            judges = row[PAIR_ACCURACY] if PAIR_ACCURACY in row else row.get("trust/judge_accuracy")
+            numbers = (measured(row, "test_*/correct"), row.get("test/valid_turns"), judges)
             yield f"| {step} | {' | '.join('–' if value is None else f'{value:.1%}' for value in numbers)} |"
         yield ""
     played = [row for row in rows if row["phase"] == "self_play"]

@@ -14,13 +14,14 @@ from html import escape
 from itertools import groupby
 from pathlib import Path
 
+from moot.debate.checks import Check
 from moot.debate.labels import relabelled
 from moot.debate.prompts import persona
 from moot.debate.state import Debate
 from moot.debate.types import Parsed, ParseFailure, Turn
 from moot.tasks.programs import TESTS, last_program
 from moot.tokens.played import PlayedDebate
-from moot.util.safe_text import one_line, plain
+from moot.util.safe_text import counted, one_line, plain
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 STYLE = Path(__file__).with_name("page.css")
@@ -96,7 +97,31 @@ def _turn(played: PlayedDebate, i: int) -> str:
     parts.append(_said(played.debate, turn, bool(played.sampled) and played.sampled[i].stop_reason == "length"))
     if numbers := "<br>".join(_numbers(played, i)):
         parts.append(f'<div class="score">{numbers}</div>\n')
+    parts.append(_checks(debate, i))
     return "".join(parts) + "</section>\n"
+
+
+def _checks(debate: Debate, i: int) -> str:
+    """What judges without a seat made of an answer, each with what it thought before its word."""
+    own = [check for check in debate.checks or () if i in check.turns]
+    if not own:
+        return ""
+    listed = "".join(
+        f'<div class="name">{text(_verdict(debate, check, i))}</div><div class="text">{written(check.thinking)}</div>\n'
+        for check in own
+    )
+    count = counted(len(own), "check")
+    return f'<details><summary class="soft">{count} by judges without a seat</summary>\n{listed}</details>\n'
+
+
+def _verdict(debate: Debate, check: Check, i: int) -> str:
+    """The probability of the word that is for this answer; of a server that gives none, 100%, 0% or 50%."""
+    if len(check.turns) == 1:
+        return f"{check.rule} Yes by {check.value:.0%}".strip()
+    first = check.turns[0] == i
+    other = debate.turns[check.turns[1 if first else 0]].agent
+    value = check.value if first else 1 - check.value
+    return f"Preferred to Agent {other} by {value:.0%}, shown {'first' if first else 'second'}"
 
 
 def _said(debate: Debate, turn: Turn, cut: bool) -> str:
@@ -176,7 +201,8 @@ def _matrix(played: PlayedDebate) -> str:
         preferred[vote.left, vote.right] += vote.verdict == ">"
         ties += vote.verdict == "="
     if not +preferred and not ties:
-        return "<h3>Votes</h3>\n<p>No votes were cast.</p>\n" if debate.turns else ""
+        wanted = debate.turns and not played.scoring.rule.checked
+        return "<h3>Votes</h3>\n<p>No votes were cast.</p>\n" if wanted else ""
     head = "".join(f"<th scope=col>over {agent}</th>" for agent in agents)
     rows = ""
     for a in agents:

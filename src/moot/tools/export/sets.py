@@ -15,9 +15,11 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import permutations
 from typing import IO, Any
 
-from moot.debate.rewards import last_parsed
+from moot.debate.checks import EQUAL, is_vote, pairs_of
+from moot.debate.rewards import last_parsed, scores_by_turn
 from moot.debate.types import Parsed
 from moot.debate.votes import by_pair, clear_consensus
 from moot.runs import Damaged, PlayedDebate
@@ -84,11 +86,9 @@ def voted_pairs(played: PlayedDebate, only_right: bool = False) -> Iterator[Row]
     """Every two answers between which the judges clearly preferred one."""
     _check_played(played)
     written, same = 0, False
-    for pair, cast in by_pair(played.ballots.votes).items():
-        chosen = clear_consensus(cast)
-        if chosen is None or not _solution(played, chosen) or (only_right and not _is_right(played, chosen)):
+    for chosen, rejected in _by_checks(played) if played.scoring.rule.checked else _by_votes(played):
+        if not _solution(played, chosen) or (only_right and not _is_right(played, chosen)):
             continue
-        (rejected,) = pair - {chosen}
         try:
             row = _pair(played, chosen, rejected)
         except LeftOut:
@@ -98,6 +98,33 @@ def voted_pairs(played: PlayedDebate, only_right: bool = False) -> Iterator[Row]
         yield row
     if not written:
         raise LeftOut("chosen and rejected are the same" if same else "no pair with a clear preference")
+
+
+def _by_votes(played: PlayedDebate) -> Iterator[tuple[int, int]]:
+    for pair, cast in by_pair(played.ballots.votes).items():
+        if (chosen := clear_consensus(cast)) is not None:
+            (rejected,) = pair - {chosen}
+            yield chosen, rejected
+
+
+def _by_checks(played: PlayedDebate) -> Iterator[tuple[int, int]]:
+    """Of pairs: those that were asked about, where the score is a vote for one of the two. Of approval: two answers of
+    a round of which one is surely approved and the other surely not."""
+    debate, rule = played.debate, played.scoring.rule
+    margin = getattr(rule.settings, "vote_margin", 0.0)
+
+    def sure(score: float) -> bool:
+        return abs(score - 0.5) > EQUAL and is_vote(score, margin)
+
+    if rule.ballot == "pairs":
+        for pair in pairs_of(debate.checks or ()):
+            if sure(pair.score):
+                yield (pair.one, pair.other) if pair.score > 0.5 else (pair.other, pair.one)
+        return
+    scores = {turn: own[0] for turn, own in scores_by_turn(debate, played.scoring).items() if sure(own[0])}
+    for chosen, rejected in permutations(scores, 2):
+        if debate.turns[chosen].round == debate.turns[rejected].round and scores[chosen] > 0.5 > scores[rejected]:
+            yield chosen, rejected
 
 
 PAIRS: dict[str, Callable[[PlayedDebate, bool], Iterator[Row]]] = {"best_worst": best_and_worst, "votes": voted_pairs}
