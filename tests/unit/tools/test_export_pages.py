@@ -69,8 +69,8 @@ def read_page(page: str) -> Reader:
     return reader
 
 
-ALLOWED = {"details", "summary", 
-    "html", "head", "meta", "title", "style", "body", "h1", "h2", "h3", "p", "nav", "ol", "li", "a", "span", "main", "article", "div",
+ALLOWED = {
+    "details", "summary", "html", "head", "meta", "title", "style", "body", "h1", "h2", "h3", "p", "nav", "ol", "li", "a", "span", "main", "article", "div",
     "section", "header", "strong", "br", "table", "tr", "th", "td",
 }  # fmt: skip
 
