@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import fields, replace
 from functools import cache
 from typing import Any, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
@@ -39,23 +39,43 @@ def check_types(choices: object) -> None:
 
 def read_fields(usual: T, written: str, what: str) -> T:
     """`usual` with what is `written` behind a name, as in `checks=8,show=answer`. `what` begins each message."""
-    hints, given = _hints_of(cast(Hashable, type(usual))), dict[str, Any]()
+    given: dict[str, str] = {}
     for piece in written.split(","):
         name, _, text = piece.partition("=")
-        if name not in hints or name in given:
-            wrong = f"{name} is given twice" if name in given else f"there is no setting {name!r}{near(name, hints)}"
-            raise ConfigError(f"{what}: {wrong}; there are {', '.join(hints)}, each written once as name=value")
+        if name in given:
+            raise ConfigError(f"{what}: {name} is given twice; write each setting once, as name=value")
+        given[name] = text
+    return fill_fields(usual, given, what)
+
+
+_YES_OR_NO = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
+READ: dict[type, tuple[Callable[[str], Any], str]] = {
+    bool: (lambda text: _YES_OR_NO[text.lower()], "yes or no"),
+    int: (int, "a whole number"),
+    float: (float, "a number"),
+    str: (str, "text"),
+}
+"""How a value is read that is written behind a name, and what it must be."""
+
+
+def fill_fields(usual: T, written: Mapping[str, str], what: str) -> T:
+    """`usual` with what is written of some settings. `what` begins each message."""
+    hints, given = _hints_of(cast(Hashable, type(usual))), dict[str, Any]()
+    for name, text in written.items():
+        if name not in hints:
+            known = ", ".join(hints) or "none"
+            raise ConfigError(f"{what}: there is no setting {name!r}{near(name, hints)}; there are {known}")
+        read, kind = READ.get(hints[name], READ[str])
         try:
-            given[name] = hints[name](text) if hints[name] in (int, float) else text
-        except ValueError:
-            number = "a whole number" if hints[name] is int else "a number"
-            raise ConfigError(f"{what}: {name} must be {number}, got {text!r}") from None
+            given[name] = read(text)
+        except (ValueError, KeyError):
+            raise ConfigError(f"{what}: {name} must be {kind}, got {text!r}") from None
     try:
-        read: T = replace(usual, **given)  # type: ignore[type-var]
-        check_types(read)
+        filled: T = replace(usual, **given)  # type: ignore[type-var]
+        check_types(filled)
     except ConfigError as error:
         raise ConfigError(f"{what}: {error}") from None
-    return read
+    return filled
 
 
 def _check(name: str, value: Any, hint: Any) -> None:

@@ -29,11 +29,11 @@ class ArithmeticSettings:
 
     def __post_init__(self) -> None:
         if not 2 <= self.operands <= 20:
-            raise ConfigError(f"task arithmetic: operands must be from 2 to 20, got {self.operands}")
+            raise ConfigError(f"operands must be from 2 to 20, got {self.operands}")
         if not 0 <= self.digits <= 20:
-            raise ConfigError(f"task arithmetic: digits must be from 0 to 20, got {self.digits}")
+            raise ConfigError(f"digits must be from 0 to 20, got {self.digits}")
         if not self.operators or not set(self.operators) <= SIGNS.keys():
-            raise ConfigError(f"task arithmetic: operators must be some of + - x, got {self.operators!r}")
+            raise ConfigError(f"operators must be some of + - x, got {self.operators!r}")
 
     @property
     def range(self) -> tuple[int, int]:

@@ -143,7 +143,7 @@ class ConstraintSettings:
 
     def __post_init__(self) -> None:
         if self.rules not in KINDS:
-            raise ConfigError(f"task constraints: rules must be one of {', '.join(KINDS)}, got {self.rules!r}")
+            raise ConfigError(f"rules must be one of {', '.join(KINDS)}, got {self.rules!r}")
 
 
 def question(seed: object, split: str, number: int, settings: ConstraintSettings = ConstraintSettings()) -> Question:

@@ -36,11 +36,11 @@ class CountdownSettings:
 
     def __post_init__(self) -> None:
         if not 2 <= self.numbers <= 6:
-            raise ConfigError(f"task countdown: numbers must be from 2 to 6, got {self.numbers}")
+            raise ConfigError(f"numbers must be from 2 to 6, got {self.numbers}")
         if not 7 <= self.largest <= 1000:
-            raise ConfigError(f"task countdown: largest must be from 7 to 1000, got {self.largest}")
+            raise ConfigError(f"largest must be from 7 to 1000, got {self.largest}")
         if not re.fullmatch(r"[0-9]{1,6}(-[0-9]{1,6})?", self.target) or not self.targets:
-            raise ConfigError(f"task countdown: target must be a number or a range as 10-100, got {self.target!r}")
+            raise ConfigError(f"target must be a number or a range as 10-100, got {self.target!r}")
 
     @property
     def targets(self) -> range:

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from functools import cache, lru_cache
 from typing import Any, get_args, get_origin, get_type_hints
 
+from moot.debate.typed_fields import READ
 from moot.debate.types import Question
 from moot.errors import ConfigError
 from moot.tasks.answers import Checker
@@ -168,7 +169,7 @@ def _maker(spec: Spec, settings: dict[str, str]) -> tuple[Callable[[int], Any], 
 def _value(text: str, kind: Any, where: str) -> Any:
     """A setting of its dataclass. Lists, which some generators take, cannot be spelled here."""
     kinds = [kind] if get_origin(kind) in (list, tuple, dict, set) else [*get_args(kind), kind]
-    for plain_kind, read in _READ.items():
+    for plain_kind, (read, _) in READ.items():
         if plain_kind in kinds:
             try:
                 return read(text)
@@ -177,11 +178,3 @@ def _value(text: str, kind: Any, where: str) -> Any:
     if text in kinds:  # one of several words
         return text
     raise ConfigError(f"{where} must be {getattr(kind, '__name__', kind)}, got {text!r}")
-
-
-_READ: dict[type, Callable[[str], Any]] = {
-    bool: lambda text: {"yes": True, "true": True, "no": False, "false": False}[text.lower()],
-    int: int,
-    float: float,
-    str: str,
-}

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import TypeVar
 
+from moot.debate.typed_fields import fill_fields
 from moot.errors import ConfigError
 
 _FILE = re.compile(r"(.+?\.(?:jsonl|json|csv|txt))(?::(.*))?", re.S)
-_TRUE = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
 
 Kind = TypeVar("Kind")
 
@@ -56,30 +56,9 @@ class Spec:
 
     def fill(self, kind: type[Kind]) -> Kind:
         """The settings as `kind`, a dataclass of defaults. An error lists the names it knows."""
-        defaults = {f.name: f.default for f in fields(kind)}  # type: ignore[arg-type]
-        given: dict[str, Any] = {}
-        for key, value in (self.settings or {}).items():
-            if key not in defaults:
-                known = ", ".join(defaults) or "none"
-                raise ConfigError(f"task {self.text!r}: there is no setting {key!r}; there are {known}")
-            given[key] = _typed(value, defaults[key], f"task {self.text!r}: {key}")
-        return kind(**given)
+        return fill_fields(kind(), self.settings or {}, f"task {self.text!r}")
 
     def no_words(self) -> None:
         if self.words:
             way_out = "write settings as name=value, with commas between"
             raise ConfigError(f"task {self.text!r}: {self.words[0]!r} means nothing here; {way_out}")
-
-
-def _typed(value: str, default: Any, where: str) -> Any:
-    if isinstance(default, bool):
-        if value.lower() not in _TRUE:
-            raise ConfigError(f"{where} must be yes or no, got {value!r}")
-        return _TRUE[value.lower()]
-    if isinstance(default, int):
-        try:
-            return int(value)
-        except ValueError:
-            raise ConfigError(f"{where} must be a whole number, got {value!r}") from None
-    assert default is not MISSING
-    return value
