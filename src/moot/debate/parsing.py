@@ -63,13 +63,14 @@ def parse(text: str, contract: str, closed: bool = True, any_consensus: bool = F
     """`closed` says whether a missing last closing tag is forgiven: sampling stopped on it, or nobody can know. With
     `any_consensus` the
     first YES or NO in that section is read, and without one it is NO."""
-    end = _last_think_end(text)
+    end = last_think_end(text)
     if end is not None and isinstance(after := _parse_from(text, end, contract, closed, any_consensus), Parsed):
         return after
     return _parse_from(text, 0, contract, closed, any_consensus)
 
 
-def _last_think_end(text: str) -> int | None:
+def last_think_end(text: str) -> int | None:
+    """Where the thinking is over; None where it never ended."""
     end = None
     for match in _THINK_END.finditer(text):
         end = match.end()

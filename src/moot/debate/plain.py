@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
+from moot.debate.parsing import last_think_end
 from moot.debate.state import Debate
 from moot.debate.types import Parsed, Question, Turn
-
-_THOUGHT = re.compile("</think>", re.IGNORECASE)
 
 
 def plain_answers(question: Question, texts: Sequence[str]) -> Debate:
@@ -21,5 +19,4 @@ def plain_answers(question: Question, texts: Sequence[str]) -> Debate:
 
 def _solution(text: str) -> Parsed:
     """What follows the thinking; all of it where the thinking never ended."""
-    ends = [match.end() for match in _THOUGHT.finditer(text)]
-    return Parsed({"solution": text[ends[-1] :] if ends else text}, {"solution": (0, len(text))})
+    return Parsed({"solution": text[last_think_end(text) :]}, {"solution": (0, len(text))})

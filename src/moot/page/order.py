@@ -13,14 +13,8 @@ _NEWEST = (("step", True), ("number", False))
 ORDERS: dict[str, tuple[tuple[str, bool], ...]] = {
     "": _NEWEST,
     "oldest": (("step", False), ("number", False)),
-    **{
-        name: ((f"coalesce({name}, -1e300)", True), *_NEWEST)
-        for name in ("agreement", "reward", "confidence", "correct")
-    },
-    **{
-        f"-{name}": ((f"coalesce({name}, 1e300)", False), *_NEWEST)
-        for name in ("agreement", "reward", "confidence", "correct")
-    },
+    **{name: ((f"coalesce({name}, -1e300)", True), *_NEWEST) for name in _COLUMNS},
+    **{f"-{name}": ((f"coalesce({name}, 1e300)", False), *_NEWEST) for name in _COLUMNS},
 }
 """What lists are sorted by, each part with whether the largest comes first; what was not measured comes last."""
 

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import permutations
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 from moot.debate.checks import EQUAL, is_vote, pairs_of
 from moot.debate.rewards import last_parsed, scores_by_turn
@@ -26,8 +26,9 @@ from moot.runs import Damaged, PlayedDebate
 from moot.runs.prompt_of_turn import seen_to_json
 from moot.tasks.programs import last_program
 
+T = TypeVar("T")
 Row = dict[str, Any]
-LONE = re.compile("[\ud800-\udfff]")
+_LONE = re.compile("[\ud800-\udfff]")
 
 
 class LeftOut(Exception):
@@ -41,19 +42,18 @@ class Written:
     damaged: list[Damaged] = field(default_factory=list)
 
 
-def write(
-    debates: Iterable[PlayedDebate | Damaged], make: Callable[[PlayedDebate], Iterable[Row]], file: IO[bytes]
-) -> Written:
+def write(given: Iterable[T | Damaged], make: Callable[[T], Iterable[Row]], file: IO[bytes]) -> Written:
+    """The rows that `make` gives for each debate, or label."""
     written = Written()
-    for played in debates:
-        if isinstance(played, Damaged):
+    for one in given:
+        if isinstance(one, Damaged):
             written.left_out["damaged line"] += 1
-            written.damaged += [played] if len(written.damaged) < 10 else []
+            written.damaged += [one] if len(written.damaged) < 10 else []
             continue
         try:
-            for row in make(played):
+            for row in make(one):
                 # Half a character, which a model can sample, has no place in a file that others read as UTF-8.
-                file.write(LONE.sub("\ufffd", json.dumps(row, ensure_ascii=False)).encode() + b"\n")
+                file.write(_LONE.sub("\ufffd", json.dumps(row, ensure_ascii=False)).encode() + b"\n")
                 written.rows += 1
         except LeftOut as reason:
             written.left_out[str(reason)] += 1
