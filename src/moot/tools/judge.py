@@ -153,7 +153,7 @@ class Trial:
 
     def _wanted(self, ways: Sequence[Way]) -> dict[SampleKey, tuple[Way, Asked]]:
         checks = ((way, self._checks(way, answered)) for way in ways for answered in self._answered)
-        return {place: (way, asked) for way, places in checks for place, asked in places}
+        return {place: (way, asked) for way, places in checks for place, asked, _ in places}
 
     def rows(self, ways: Sequence[Way]) -> list[TrialRow]:
         """The best first; those that could not be measured last."""
@@ -177,10 +177,10 @@ class Trial:
             }
 
     def _told(self, way: Way, answered: Answered) -> dict[str, Any]:
-        shown, checks = answered.shown(way.show), max(self._config.checks) if way.ballot == "approval" else 1
+        checks = max(self._config.checks) if way.ballot == "approval" else 1
         verdicts = [
-            {"about": [shown.index(text) for text in asked.answers], "rule": asked.rule, **record}
-            for place, asked in self._checks(way, answered)
+            {"about": about, "rule": asked.rule, **record}
+            for place, asked, about in self._checks(way, answered)
             if (record := self._verdicts.get(place)) is not None
         ]
         dull = ("settings", "question", "number")
@@ -216,20 +216,23 @@ class Trial:
         is_shown = [text is not None for text in answered.shown(way.show)]
         return drawn_pairs(answered.classes, is_shown, self._config.opponents, seed)
 
-    def _checks(self, way: Way, answered: Answered) -> Iterator[tuple[SampleKey, Asked]]:
+    def _checks(self, way: Way, answered: Answered) -> Iterator[tuple[SampleKey, Asked, list[int]]]:
+        """With the numbers of the answers that each is about."""
         shown, most = answered.shown(way.show), max(self._config.checks)
-        asked: list[tuple[tuple[str, ...], str, int]]
-        asked = [((text,), rule, most) for text in shown if text is not None for rule in _rules(way, answered)]
+        readable = [i for i, text in enumerate(shown) if text is not None]
+        asked: list[tuple[list[int], str, int]]
+        asked = [([i], rule, most) for i in readable for rule in _rules(way, answered)]
         if way.ballot == "pairs":
-            asked = [(texts, "", 1) for i, j in self._pairs(way, answered) for texts in _orders(shown, i, j)]
+            asked = [(order, "", 1) for i, j in self._pairs(way, answered) for order in ([i, j], [j, i])]
         elif way.ballot == "lines":
-            texts = tuple(text for text in shown if text is not None)
-            asked = [(texts, "", 1)] if len(texts) > 1 else []
-        for texts, rule, checks in asked:
+            asked = [(readable, "", 1)] if len(readable) > 1 else []
+        for about, rule, checks in asked:
+            texts = tuple(shown[i] or "" for i in about)
             for number in range(checks):
                 yield (
                     self._place(way, answered, (*texts, *filter(None, (rule,))), number),
                     Asked(answered.question, texts, way.ballot, way.show, way.prompts, rule),
+                    about,
                 )
 
     async def _one(self, place: SampleKey, judge: Judge, asked: Asked) -> None:
@@ -252,7 +255,7 @@ class Trial:
 
     def written(self, way: Way) -> int | None:
         """Tokens that the judge wrote, each verdict once; None where a server did not say."""
-        places = {place for answered in self._answered for place, _ in self._checks(way, answered)}
+        places = {place for answered in self._answered for place, *_ in self._checks(way, answered)}
         found = [record["tokens"] for place in places if (record := self._verdicts.get(place)) is not None]
         return None if None in found else sum(found)
 
@@ -269,7 +272,7 @@ class Trial:
                     records += kept
             scores = [approval(scores_in_pairs(pairs, i)) for i in range(len(shown))]
         elif way.ballot == "lines":
-            ballots = (self._verdicts.get(place) for place, _ in self._checks(way, answered))
+            ballots = (self._verdicts.get(place) for place, *_ in self._checks(way, answered))
             records = [ballot for ballot in ballots if ballot is not None]
             paid = iter(records[0]["scores"] if records else ())
             scores = [None if text is None else next(paid, None) for text in shown]

@@ -278,6 +278,9 @@ def test_an_answer_that_several_gave_in_the_same_words_is_asked_about_once(
     planted = Planted(lambda asked: 0.5)
     measured(planted, monkeypatch, answers, "--show", "answer", "--checks", "3")
     assert planted.asked.total() == COUNT * 2 * 3
+    first = json.loads(Path("out/asked.jsonl").read_text().splitlines()[0])
+    about = [verdict["about"] for verdict in first["ways"][0]["verdicts"]]
+    assert about == [[i] for i in range(4) for _ in range(3)], "and stands with each of them"
 
 
 def test_what_an_engine_fails_at_is_left_out_said_and_tried_again(
