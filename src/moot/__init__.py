@@ -1,8 +1,7 @@
 """Train language models by debate: copies of one model argue, vote on each other, and the votes are the reward.
 
 What a program needs is here, by name (docs/api.md). Each name is imported when it is first used, so that `import moot`
-takes
-milliseconds.
+takes milliseconds.
 """
 
 from __future__ import annotations

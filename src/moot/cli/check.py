@@ -43,9 +43,8 @@ class Check:
     worth. A judge without a seat (`--judge`, or `--reward approval`) is asked about the same answers.
 
     Takes the options of `moot train` and measures the model before any training; with a RUN, its newest checkpoint.
-    Each line says go or
-    no-go only if its whole 95% interval lies on one side of what is needed, otherwise caution. Exit status 1 if one
-    says no-go.
+    Each line says go or no-go only if its whole 95% interval lies on one side of what is needed, otherwise caution.
+    Exit status 1 if one says no-go.
     """
 
     run_dir: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="[RUN]", help_behavior_hint="")] = None

@@ -24,16 +24,14 @@ class Compare:
     their curves.
 
     Runs that differ only in their seed are one row. The table is made of what `moot eval` saved in the runs; the
-    figure, and a
-    second table, of what was measured during training.
+    figure, and a second table, of what was measured during training.
     """
 
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUNS")]
     """Folders of runs; the first one's group is what the others are compared with."""
     evals: tuple[str, ...] = ("*",)
     """Which saved evaluations, by name or pattern; of those that fit, the one of the last step. Several names (warm
-    final) compare each run
-    with itself instead: at the later ones, minus at the first."""
+    final) compare each run with itself instead: at the later ones, minus at the first."""
     step: Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="")] = None
     """Only evaluations of this step."""
     out: Path = Path("compare")

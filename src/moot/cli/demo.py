@@ -85,10 +85,9 @@ class Demo:
         metrics = reward_metrics(taught) | rollout_metrics(played)
         console.say(
             f"\n{counted(len(played), 'debate')}, {metrics['env/all/total_turns']:.0f} turns, "
-            f"{metrics['parse_error'] or 0:.0%} of them unreadable; "
-            f"{metrics['debates/with_gradient'] or 0:.0%} of the debates would teach something; "
-            f"{len(made)} datums, {sum(map(len, made)):,} tokens, {int(sum(d.mask.sum() for d in made)):,} of them "
-            "trained."
+            f"{metrics['parse_error'] or 0:.0%} of them unreadable; {metrics['debates/with_gradient'] or 0:.0%} of the "
+            f"debates would teach something; {len(made)} datums, {sum(map(len, made)):,} tokens, "
+            f"{int(sum(d.mask.sum() for d in made)):,} of them trained."
         )
         score = f"moot score {self.out} --protocol {self.protocol}"
         console.say(f"Transcripts: {self.out}\nCount their votes: {score}\nLook at them: moot view {self.out}", "green")

@@ -41,19 +41,15 @@ class Eval:
     """Evaluate a run's checkpoint, or any model, on held-out questions.
 
     direct: one answer. vote: k answers, and the one most of them give. debate: self-play, the agents' average.
-    debate+vote: one answer
-    of the group. opponents: the policy in each seat once, against fixed others. wins: the answer beside that of the
-    run's start, by --judge in both orders. With --protocol advocates a judge
-    decides: debate (both
-    sides argue), consultancy (one side argues), judge (nobody does). Rows are compared with the first one, on the same
-    questions. Answers
-    are kept as they come: the same command again continues where it stopped.
+    debate+vote: one answer of the group. opponents: the policy in each seat once, against fixed others. wins: the
+    answer beside that of the run's start, by --judge in both orders. With --protocol advocates a judge decides: debate
+    (both sides argue), consultancy (one side argues), judge (nobody does). Rows are compared with the first one, on the
+    same questions. Answers are kept as they come: the same command again continues where it stopped.
     """
 
     run_dir: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="[RUN]", help_behavior_hint="")] = None
     """A run's folder; its newest checkpoint is evaluated, with the settings it was trained with. RUN@best is the best
-    one, RUN@30 that of
-    step 30."""
+    one, RUN@30 that of step 30."""
     model: _Str = None
     """Instead of a run: a hub id, a directory with a checkpoint, or smollm2-135m (the default)."""
     step: _Int = None
@@ -75,8 +71,7 @@ class Eval:
     between advocates, or checks answers where the reward is made of checks. As --opponents, one name."""
     both_orders: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Ask the judge of advocates twice, the second time with the other order, also where the run did not: verdicts that
-    change do not
-    count."""
+    change do not count."""
     questions: int = 200
     """How many held-out questions."""
     seed: int = 0

@@ -27,8 +27,7 @@ class Export:
     Name what you want; without a choice, all of a run but the merged model and the transcripts.
 
     Everything lands in one folder, and nothing there is overwritten without --force. Several runs can be named for
-    figures, which
-    then show them together.
+    figures, which then show them together.
     """
 
     runs: Annotated[

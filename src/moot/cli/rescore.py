@@ -41,8 +41,7 @@ class Rescore:
     nothing is changed.
 
     Name what should differ; all else stays as the run was trained, which moot rescore RUN --help shows. Choices that
-    change what was said
-    (contract, schedule, visible, layout, ...) cannot be made afterwards.
+    change what was said (contract, schedule, visible, layout, ...) cannot be made afterwards.
     """
 
     run_dir: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(name="run", metavar="RUN")]

@@ -34,9 +34,8 @@ class Score:
     """Score transcripts of debates: who won, by how many votes, and what each turn would be taught.
 
     FILE holds one debate per line: {"question": "...", "num_agents": 3, "turns": [{"round": 1, "agent": 0, "text":
-    "<solution>..."}, ...]},
-    with "answer" and "protocol" if you like. Use - for standard input. A bad line is reported and the others are still
-    scored.
+    "<solution>..."}, ...]}, with "answer" and "protocol" if you like. Use - for standard input. A bad line is reported
+    and the others are still scored.
     """
 
     file: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]

@@ -59,8 +59,7 @@ class Train:
     run_dir: Annotated[Path | None, tyro.conf.arg(name="run", metavar="DIR", help_behavior_hint="")] = None
     """The run's folder; runs/PRESET-TASK-seedSEED if not given."""
     seeds: Annotated[tuple[int, ...], tyro.conf.arg(metavar="INT [INT ...]", help_behavior_hint="")] = ()
-    """Train once with each of these seeds, all at once on one copy of the model; each run's folder ends in its
-    seed."""
+    """Train once with each of these seeds, all at once on one copy of the model; each run's folder ends in its seed."""
     resume: Annotated[Path | None, tyro.conf.arg(metavar="RUN", help_behavior_hint="")] = None
     """Continue this run with the settings it was started with. --num-train-datapoints makes it longer."""
     checkpoint: Annotated[int | None, tyro.conf.arg(metavar="STEP", help_behavior_hint="(default: newest)")] = None
@@ -227,9 +226,8 @@ def demo_elsewhere(preset: str, config: TrainConfig) -> str | None:
         return None
     return (
         f"the preset demo is made for {demo.model.model} on {demo.debate.task}: solutions of at most {d.max_tokens} "
-        "tokens, "
-        f"{config.optim.num_train_datapoints} questions. For other models and tasks start from --preset majority, "
-        "easy, math or hard."
+        f"tokens, {config.optim.num_train_datapoints} questions. For other models and tasks start from --preset "
+        "majority, easy, math or hard."
     )
 
 

@@ -1,10 +1,8 @@
 """Numbers that each viewer knows the agents by.
 
 A judge may lean to whoever has the lower number, and training would make seats of that. With `shuffle_labels` every
-viewer has a
-numbering of its own, and the leaning falls on everybody alike. The numbering follows from the question and the viewer,
-so a debate
-that was written down can be read again.
+viewer has a numbering of its own, and the leaning falls on everybody alike. The numbering follows from the question and
+the viewer, so a debate that was written down can be read again.
 """
 
 from __future__ import annotations

@@ -109,8 +109,7 @@ def mean_rewards(scores: Scores) -> tuple[float | None, ...]:
 
 def votes_of(debate: Debate, scores: Scores, scoring: Scoring) -> tuple[AgentVote, ...]:
     """The votes that count, as the scores have them: about agents, or about responses. A reward that is not made of
-    votes
-    does not say which count, so all that were cast do; one that is made of them may have dropped every one."""
+    votes does not say which count, so all that were cast do; one that is made of them may have dropped every one."""
     silent = not scores.votes and not scoring.rule.from_votes
     if scores.per == "agent":
         return tuple(

@@ -61,8 +61,7 @@ def stop_marker(contract: str) -> str:
 
 def parse(text: str, contract: str, closed: bool = True, any_consensus: bool = False) -> Parsed | ParseFailure:
     """`closed` says whether a missing last closing tag is forgiven: sampling stopped on it, or nobody can know. With
-    `any_consensus` the
-    first YES or NO in that section is read, and without one it is NO."""
+    `any_consensus` the first YES or NO in that section is read, and without one it is NO."""
     end = last_think_end(text)
     if end is not None and isinstance(after := _parse_from(text, end, contract, closed, any_consensus), Parsed):
         return after

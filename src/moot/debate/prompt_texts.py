@@ -2,8 +2,7 @@
 prompts.py.
 
 The file is TOML: tables of named texts. Words in braces are places to fill in; which ones a text may name is fixed by
-the default
-text's table below, so that a misspelled place is an error at the start and not a brace in front of a model.
+the default text's table below, so that a misspelled place is an error at the start and not a brace in front of a model.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """What agents are told, put together from the texts of prompt_texts.py.
 
 The system text of a seat never changes; what is new stands in the newest user message, which ends with what to write
-now. With
-sections `asked` there are no tags and, without personas, no system text: round 1 is the plain question. With layout
-`shared` everything up
-to the last answer is the same for all agents, and what the seat is stands after it.
+now. With sections `asked` there are no tags and, without personas, no system text: round 1 is the plain question. With
+layout `shared` everything up to the last answer is the same for all agents, and what the seat is stands after it.
 """
 
 from __future__ import annotations
@@ -172,8 +170,7 @@ def conversation(debate: Debate, agent: int, round: int, whole_turns: bool = Fal
 
 def _exchanges(debate: Debate, index: int, oldest: int) -> list[Message]:
     """What was said after the first message of a turn: replies, and the requests between them. Nothing about answers
-    before round
-    `oldest`, which are not shown any more."""
+    before round `oldest`, which are not shown any more."""
     turn = debate.turns[index]
     contract = BALLOT if turn.ballot else debate.rules.contract
     parsed = parse(turn.text, contract, any_consensus=True)

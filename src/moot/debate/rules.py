@@ -28,18 +28,15 @@ class Rules:
 
     schedule: Literal["sequential", "parallel"] = "parallel"
     """sequential: agents speak one at a time, and each sees what was already said in this round. parallel: all speak at
-    once, and each sees
-    finished rounds only."""
+    once, and each sees finished rounds only."""
     contract: Contract = "three_tag"
     """The sections of a turn: solution, evaluation, comparison; five_tag adds consensus and consensus_reason."""
     visible: tuple[str, ...] = ("solution", "evaluation")
     """The sections that others see. Hiding comparison keeps reviews blind."""
     layout: Literal["growing", "rebuilt", "shared"] = "growing"
     """growing: each agent has one conversation, in which its own turns stand as sampled. rebuilt: each turn has one new
-    user message
-    with the transcript. shared: as rebuilt, with all that differs between seats at its end, so that the agents of a
-    debate read one
-    prefix."""
+    user message with the transcript. shared: as rebuilt, with all that differs between seats at its end, so that the
+    agents of a debate read one prefix."""
     history_rounds: int = -1
     """How many finished rounds an agent sees: -1 is all of them, 0 is none, K is the last K."""
     max_chars_per_field: int = 2000
@@ -54,8 +51,7 @@ class Rules:
     """After the last round everybody judges once more without answering. Otherwise nobody judges the last answers."""
     sections: Literal["sampled", "given", "asked"] = "sampled"
     """sampled: the model writes the tags of a turn itself. given: the tags are inserted and each section is sampled on
-    its own. asked: no
-    tags; each section is its own exchange, and round 1 is the plain question."""
+    its own. asked: no tags; each section is its own exchange, and round 1 is the plain question."""
     both_orders: bool = False
     """Ask each judge without a seat twice, the second time with the answers in the other order; only verdicts that stay
     the same count."""
@@ -87,8 +83,7 @@ class Rules:
         if self.layout == "shared" and self.shuffle_labels:
             raise ConfigError(
                 "shuffle_labels gives each agent numbers of its own, so with layout 'shared' they would read no common "
-                "prefix; "
-                "leave it off, or use layout rebuilt"
+                "prefix; leave it off, or use layout rebuilt"
             )
         if not 0 <= self.temperature <= 10:
             raise ConfigError(f"temperature must be from 0 to 10, got {self.temperature}; the usual value is 1")

@@ -18,8 +18,7 @@ OF_AGENTS_VOTES = (
     "evaluation_credit",
 )
 """The choices about agents' own votes: which of them count, how much, and how voting is paid. Nothing depends on them
-where agents do not
-vote."""
+where agents do not vote."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +41,7 @@ class Scoring:
     """An estimator by its name, or path.py:function; auto is the one that belongs to the reward."""
     evaluation_credit: Literal["generator", "judge", "nobody"] = "generator"
     """Whose advantage the evaluation's tokens get under generator_judge: the answer's, as in the source; the votes'
-    that the evaluation
-    leads to; or none."""
+    that the evaluation leads to; or none."""
     literal: bool = False
     """Follow the source of generator_judge to the letter: an answer without votes gets -1, and penalties are centred as
     well."""
@@ -120,8 +118,7 @@ def listed(names: Iterable[str]) -> str:
 
 def judge_warning(scoring: Scoring, num_agents: int, trained: bool = True) -> str | None:
     """Said once when a run starts: with few agents, a consensus of all judges is mostly the judge's own voice. A demo,
-    where nothing
-    is `trained`, has no option for the consensus."""
+    where nothing is `trained`, has no option for the consensus."""
     if "judge" not in scoring.stream_of.values() or scoring.judge_consensus != "all" or not 3 <= num_agents <= 4:
         return None
     judges = (

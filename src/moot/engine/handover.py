@@ -1,10 +1,8 @@
 """How one thread gives work to another so that none is lost.
 
 What is given is either taken by its owner or refused with EngineError, in that moment and under one lock: there is no
-time between in
-which a thing lies in a box that nobody opens again. From then on the work is its owner's. Whoever asked may be
-cancelled or gone; the work
-goes on, and every future is settled, at the latest when the owner closes.
+time between in which a thing lies in a box that nobody opens again. From then on the work is its owner's. Whoever asked
+may be cancelled or gone; the work goes on, and every future is settled, at the latest when the owner closes.
 """
 
 from __future__ import annotations

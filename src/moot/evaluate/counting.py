@@ -62,8 +62,7 @@ def count_debate(played: PlayedDebate) -> dict[str, Share]:
 
 def count_verdicts(debates: Sequence[PlayedDebate], seats: Sequence[int | None]) -> dict[str, Share]:
     """What the judge of advocates made of a question's debates. No verdict is not right. `seats` are the policy's, None
-    where it argues for
-    both sides or for none: where it argues for one, how often it is believed."""
+    where it argues for both sides or for none: where it argues for one, how often it is believed."""
     decided = [played for played in debates if played.believed is not None]
     shares = {"decided": (float(len(decided)), float(len(debates)))}
     if debates[0].answer_known:
@@ -134,8 +133,7 @@ def own_answers(played: Sequence[tuple[int, Debate]]) -> Debate:
 
 def _count_turns(played: PlayedDebate) -> dict[str, Share]:
     """Turns that can be read, and those that gave a vote: of those that should compare, where an unreadable turn gave
-    none, and of the
-    readable ones that could."""
+    none, and of the readable ones that could."""
     debate = played.debate
     readable = tuple(replace(turn, parsed=Parsed({}, {})) for turn in debate.turns)
     should = [i for i, others in enumerate(candidates(debate.rules, readable)) if len(others) >= 2]

@@ -17,8 +17,7 @@ are two more:
     judge         nobody argues: the judge is shown the two sides alone
 
 Modes share what they sample: direct is the first of vote's answers, and debate+vote looks at debate's debates. So their
-differences are
-paired down to the sample, and nothing is paid for twice.
+differences are paired down to the sample, and nothing is paid for twice.
 """
 
 from __future__ import annotations

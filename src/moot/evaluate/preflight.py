@@ -43,8 +43,7 @@ CHECKS = (
         "comparisons",
         0.80,
         "Turns that were to compare others gave no vote, so there is little to learn from. Teach the contract with a "
-        "warm start "
-        "(--warm-questions 64 or more), and raise --max-tokens where turns are cut.",
+        "warm start (--warm-questions 64 or more), and raise --max-tokens where turns are cut.",
     ),
     Requirement(
         "one agent right",
@@ -60,9 +59,8 @@ CHECKS = (
         "judge",
         0.50,
         "Votes between a right and a wrong answer are no better than a coin. Put weight on judging (--lambda-judge 1.5 "
-        "--lambda-gen 0.5), "
-        "use 5 agents with --judge-consensus leave_one_out, or mix in the truth (--reward-mix 0.3, or --correct-bonus "
-        "0.5).",
+        "--lambda-gen 0.5), use 5 agents with --judge-consensus leave_one_out, or mix in the truth (--reward-mix 0.3, "
+        "or --correct-bonus 0.5).",
     ),
 )
 """direct accuracy: 5 to 10% are asked for; the lower is the limit. one agent right: pass@N of the debates."""
@@ -73,9 +71,8 @@ _HARD = (
 )
 _KEEP = (
     "Ask for each section by itself (--sections asked --no-personas), raise --max-tokens where answers are cut, write "
-    "your own texts "
-    "(moot prompts > FILE, then --prompts FILE), or teach the form in the model's own words (--warm-questions 64 "
-    "--with warm_start:solutions=own)."
+    "your own texts (moot prompts > FILE, then --prompts FILE), or teach the form in the model's own words "
+    "(--warm-questions 64 --with warm_start:solutions=own)."
 )
 CONTRACT = (
     Requirement("accuracy in round 1", "debate", "round_1", 0.05, _HARD),
@@ -104,8 +101,7 @@ CONTRACT = (
         "round_1_plurality",
         0.0,
         "The most frequent answer is no better than one answer, so --reward majority has nothing to teach. Use more "
-        "agents "
-        "(--num-agents 8), a higher --temperature where all agree, or easier questions (--task).",
+        "agents (--num-agents 8), a higher --temperature where all agree, or easier questions (--task).",
         ("debate", "round_1"),
     ),
 )

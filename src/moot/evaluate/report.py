@@ -114,8 +114,7 @@ def saved_reports(run: Path, pattern: str = "*") -> list[Report]:
 
 def report_folder(folder: Path, settings: Mapping[str, Any]) -> Path:
     """Where a report with these settings goes: `folder`, or, where that holds the report of other settings, one beside
-    it that is named
-    after what differs. So no report replaces another."""
+    it that is named after what differs. So no report replaces another."""
     before = _settings_in(folder)
     if before is None or not (changed := _changed(before, settings)):
         return folder

@@ -1,8 +1,7 @@
 """What was sampled, kept line by line as it comes, so that an evaluation that was stopped continues where it was.
 
 A line is found again by what was asked of whom and how (`settings`, a digest), the question, and a number. Only what
-was said is
-kept: grading is done anew, so a better grader needs no new samples.
+was said is kept: grading is done anew, so a better grader needs no new samples.
 """
 
 from __future__ import annotations

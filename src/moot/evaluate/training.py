@@ -1,8 +1,7 @@
 """Evaluation during training: the same evaluator, its numbers under the names of a run's metrics.
 
 Debates of the policy with itself are always played. What `eval_modes` names comes beside them: plain answers, votes,
-and debates in
-which the policy takes each seat once against fixed opponents.
+and debates in which the policy takes each seat once against fixed opponents.
 """
 
 from __future__ import annotations

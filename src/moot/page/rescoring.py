@@ -2,8 +2,7 @@
 steps.
 
 A reward may be a user's own file, and a run may come from somebody else. So only rewards and estimators that moot
-brings are counted
-by here; for one's own there is the command.
+brings are counted by here; for one's own there is the command.
 """
 
 from __future__ import annotations

@@ -34,29 +34,25 @@ def check_warm_start(config: TrainConfig, task: Task) -> None:
     if config.warm_questions and config.warm.solutions == "own" and task.open_ended:
         raise ConfigError(
             f"warm_start: solutions must be task with task {task.name}, whose questions have no answers that could be "
-            "right; "
-            "got 'own'"
+            "right; got 'own'"
         )
     if 0 < len(task.training) < config.warm_questions:
         logging.getLogger("moot").warning(
-            f"warm_questions is {config.warm_questions}, and task {task.name} has {len(task.training)} questions "
-            "to train on: each is "
-            "taught several times over"
+            f"warm_questions is {config.warm_questions}, and task {task.name} has {len(task.training)} questions to "
+            "train on: each is taught several times over"
         )
     lacking = task.solution is None or (task.near_miss is None and config.warm.wrong != "none")
     if config.warm.solutions == "task" and config.warm_questions and lacking:
         raise ConfigError(
-            f"warm_questions must be 0 with task {task.name}, got {config.warm_questions}: the warm start needs "
-            "worked solutions, and "
-            "this task has none; use the model's own (--with warm_start:solutions=own), leave it out, or start from "
-            "another run (--from)"
+            f"warm_questions must be 0 with task {task.name}, got {config.warm_questions}: the warm start needs worked "
+            "solutions, and this task has none; use the model's own (--with warm_start:solutions=own), leave it out, "
+            "or start from another run (--from)"
         )
 
 
 def check_reward(config: TrainConfig, task: Task, rounds: int) -> None:
     """A reward that nothing could ever pay: votes where nobody reads anybody, or known answers where there are none.
-    `rounds` are the most
-    that a debate may have."""
+    `rounds` are the most that a debate may have."""
     rules, scoring = config.protocol.rules, config.protocol.scoring
     alone = rounds == 1 and rules.schedule == "parallel" and not rules.closing_ballot
     if not config.optim.num_train_datapoints:
@@ -65,8 +61,7 @@ def check_reward(config: TrainConfig, task: Task, rounds: int) -> None:
     if scoring.rule.from_votes and alone and not judged:
         raise ConfigError(
             f"max_rounds must be at least 2 with the reward {scoring.reward}, got 1: in one parallel round nobody "
-            "reads anybody, so nobody "
-            "votes; use --max-rounds 2, --closing-ballot, a --judge, or --reward majority"
+            "reads anybody, so nobody votes; use --max-rounds 2, --closing-ballot, a --judge, or --reward majority"
         )
     if scoring.rule.checked and scoring.rule.asks["ballot"] == "pairs" and task.open_ended:
         raise ConfigError(

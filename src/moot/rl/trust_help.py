@@ -16,9 +16,7 @@ PANEL: dict[str, Meaning] = {
     "trust/judge_accuracy": Meaning(
         "Of the votes between a right and a wrong answer, the share that prefer the right one. One half is guessing.",
         "Below 0.6: a warm start (`--warm-questions 100` and `--with warm_start:wrong=sampled`), an outside judge "
-        "(`--judge NAME`), or "
-        "easier "
-        "questions (`--task`).",
+        "(`--judge NAME`), or easier questions (`--task`).",
     ),
     "trust/vote_truth_agreement": Meaning(
         "How much more reward right answers get from the vote than wrong ones, from -2 to 2. At 0 the vote teaches "
@@ -51,8 +49,7 @@ PANEL: dict[str, Meaning] = {
     "trust/answer_diversity": Meaning(
         "Different answers among the agents in the last round, divided by their number. 1/N means all agree.",
         "Near 1/N: harder questions (`--task`), fewer rounds (`--max-rounds 2`) or more agents (`--num-agents 5`); "
-        "there is "
-        "nothing left to vote on.",
+        "there is nothing left to vote on.",
     ),
     "trust/plurality_share": Meaning(
         "Of the agents of a debate, the share that give its most frequent answer. It needs no label, and rises as a "
@@ -64,8 +61,7 @@ PANEL: dict[str, Meaning] = {
         "Of the questions that were debated before, the share whose most frequent answer is another one now. It needs "
         "no label.",
         "Above 0.3: the majority is noise; more agents (`--num-agents 5`) or easier questions (`--task`). Below 0.05 "
-        "with a "
-        "share above 0.9: nothing is left to learn.",
+        "with a share above 0.9: nothing is left to learn.",
     ),
     "env/all/ac_tokens_per_turn": Meaning(
         "Tokens that a turn has on average. It needs no label; turns that grow or shrink by half are being paid for "
@@ -101,8 +97,7 @@ PANEL: dict[str, Meaning] = {
         "Of the pairs on which the peers clearly agree and the outside judge has a preference, how often it is the "
         "same.",
         "Falling while the reward rises: the peers are drifting into a taste of their own; `--with "
-        "past_selves:share=0.3`, or let the "
-        "judge's votes count (`--voters both`).",
+        "past_selves:share=0.3`, or let the judge's votes count (`--voters both`).",
     ),
     "trust/outside_accuracy": Meaning(
         "Of the outside judge's votes between a right and a wrong answer, the share that prefer the right one.",

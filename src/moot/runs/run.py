@@ -11,10 +11,8 @@
     lock                         held by the process that writes here
 
 A step is committed by its checkpoint. Files are written beside their place and moved there, so a kill leaves either all
-of
-one or none; what a killed step left behind is overwritten when it is played again. What was committed is never deleted:
-only
-a rolling checkpoint goes, once two newer ones can be read and it is neither the best nor in use.
+of one or none; what a killed step left behind is overwritten when it is played again. What was committed is never
+deleted: only a rolling checkpoint goes, once two newer ones can be read and it is neither the best nor in use.
 """
 
 from __future__ import annotations

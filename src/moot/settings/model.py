@@ -15,8 +15,7 @@ class ModelConfig:
     """A hub id, a directory with a checkpoint, or smollm2-135m."""
     engine: Engine = "local"
     """What runs the model: this machine, or a server that speaks the Tinker API. openai is a chat server, which can be
-    checked and
-    evaluated but not trained. scripted repeats a script and learns nothing: use it to try out a command."""
+    checked and evaluated but not trained. scripted repeats a script and learns nothing: use it to try out a command."""
     base_url: Annotated[str, ON_RESUME] = ""
     """Address of the server, for engine tinker or openai. Without it, tinker uses the hosted service, whose key is in
     TINKER_API_KEY."""

@@ -28,8 +28,7 @@ class DebateConfig:
     task: str = "arithmetic"
     """Where questions come from: a task's name, with its settings behind a colon, or a file."""
     num_agents: Annotated[int, Le(1000)] = 3
-    """Copies of the model in a debate. With fewer than 3 nobody can vote; advocates are 2, and a judge
-    decides."""
+    """Copies of the model in a debate. With fewer than 3 nobody can vote; advocates are 2, and a judge decides."""
     max_rounds: Annotated[int, Ge(1), Le(1000)] = 2
     """Rounds of a debate."""
     max_tokens: Annotated[int, Ge(1)] = 512

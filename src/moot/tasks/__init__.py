@@ -2,8 +2,7 @@
 wrong.
 
 To add one: a file with a function (spec, seed, held_out) -> Task, and a line in TASKS. `gsm8k.py` shows a published
-set,
-`arithmetic.py` a generator.
+set, `arithmetic.py` a generator.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 """Procedural arithmetic: sums that never run out. As it stands, easy enough for a model of a hundred million
-parameters;
-`arithmetic:operands=3,operators=+-x,digits=2` is harder."""
+parameters; `arithmetic:operands=3,operators=+-x,digits=2` is harder."""
 
 from __future__ import annotations
 

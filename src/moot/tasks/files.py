@@ -2,8 +2,7 @@
 names.
 
 Without answers and without a grader of one's own it is open-ended, and so is a text file with one prompt per line. Rows
-may have two
-`sides` to argue for; the answer is then one of them.
+may have two `sides` to argue for; the answer is then one of them.
 """
 
 from __future__ import annotations

@@ -1,12 +1,9 @@
 """Runs in a process of its own and asks math-verify whether two answers are equal, or reasoning-gym how it scores one.
 
 Knows nothing of moot, and starts nothing but itself. Started by `math_pool.py`. It imports one of the two packages once
-and then
-forks: the child answers requests until one of them kills it, and the next child is there in milliseconds, without
-importing
-again. Limits are the kernel's, because an answer may freeze the interpreter where no Python handler runs: processor
-time ends the
-child by a signal, memory by the size of its address space.
+and then forks: the child answers requests until one of them kills it, and the next child is there in milliseconds,
+without importing again. Limits are the kernel's, because an answer may freeze the interpreter where no Python handler
+runs: processor time ends the child by a signal, memory by the size of its address space.
 
 A request is four bytes of length and a JSON list [given, right, seconds of processor time]; a reply is one byte and
 four more, the microseconds of it that were used. For reasoning-gym `right` is a pickle of ours, in base64: the

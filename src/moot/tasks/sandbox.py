@@ -198,8 +198,7 @@ def _sandbox() -> Sandbox:
         complaints.append(f"{sandbox.name}: {ran.message}")
     raise ConfigError(
         "programs are run in a sandbox alone, and none works here: install bubblewrap (apt-get install bubblewrap), or "
-        "allow user "
-        "namespaces (Linux, in a container its seccomp profile decides) "
+        "allow user namespaces (Linux, in a container its seccomp profile decides) "
         f"({'; '.join(complaints) or 'this is not Linux'})"
     )
 

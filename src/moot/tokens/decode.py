@@ -1,10 +1,8 @@
 """Token ids to text and back to places in it.
 
 Which token holds which character decides who is rewarded for it, so the table of every token's bytes is built once and
-checked
-against the tokenizer's own decoding; per turn it then costs one look-up a token. A vocabulary that fits neither of the
-two known
-spellings is decoded piece by piece instead, more slowly.
+checked against the tokenizer's own decoding; per turn it then costs one look-up a token. A vocabulary that fits neither
+of the two known spellings is decoded piece by piece instead, more slowly.
 """
 
 from __future__ import annotations

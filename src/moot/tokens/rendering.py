@@ -43,9 +43,8 @@ class Rendering:
     """A tokenizer and its chat format.
 
     `model` is the hub id the format is looked up by; `renderer` names one of the package's formats where the id is not
-    known to it
-    (a fine-tune, a directory). Thinking is off unless asked for: its empty block stays, so that a debate remains one
-    sequence.
+    known to it (a fine-tune, a directory). Thinking is off unless asked for: its empty block stays, so that a debate
+    remains one sequence.
     """
 
     def __init__(self, tokenizer: Any, model: str = "", renderer: str = "auto", thinking: bool = False) -> None:
@@ -99,8 +98,7 @@ class Rendering:
 
     def _bridged(self, turn: list[int], end: int | None, message: Message) -> list[int] | None:
         """What the package writes after a plain turn that ended so. Not after the sampled one: the package gives up on
-        some turns
-        (one that ends inside a thinking block), and what a model says must not end the run."""
+        some turns (one that ends inside a thinking block), and what a model says must not end the run."""
         said = turn if end is None else [*turn, end]
         bridged = self._renderer.bridge_to_next_turn(self._opening, said, [self._plain(message)])
         before = [*self._opening, *said]
@@ -212,8 +210,7 @@ class _Pieces:
     """Encodes text in pieces that are remembered: a seat's system text, and each response, which all the others read.
 
     A piece ends where the tokenizer ends one anyhow: at an end-of-turn token, and at the blank line before a block. On
-    which side of
-    that line differs between tokenizers, so both are tried; where neither fits, text is encoded whole.
+    which side of that line differs between tokenizers, so both are tried; where neither fits, text is encoded whole.
     """
 
     ENDINGS = ("word", "12", "end.", "}", "\\)", "?!", "数学", "é", "🙂", "`", "$", "**", '"', "…", "]", ")", ":", "-")
@@ -268,8 +265,7 @@ class _TemplateBridge:
     """A chat template that the package only wraps: whole prompts, and the next-turn suffix that it does not give.
 
     Rendering a conversation with a marked assistant turn shows what the template writes after one. That must not depend
-    on what
-    came before, and must tokenise the same alone as in place; both are checked once.
+    on what came before, and must tokenise the same alone as in place; both are checked once.
     """
 
     MARK, NEXT = "moot-marks-this-turn", "moot-marks-the-next-message"

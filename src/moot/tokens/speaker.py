@@ -2,8 +2,7 @@
 training.
 
 A turn may be spoken in parts (debate/sections.py). Its tokens then stand in one row: what was sampled, and between the
-parts what was
-inserted, a tag that is given or the request for the next section.
+parts what was inserted, a tag that is given or the request for the next section.
 """
 
 from __future__ import annotations

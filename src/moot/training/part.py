@@ -136,8 +136,7 @@ class Part:
         """The step is committed; `sampler` has its weights."""
 
     def evaluated(self, setup: Setup, row: Mapping[str, Any], sampler: Sampler) -> Metrics:
-        """Held-out questions were debated after the warm start. What it answers stands in the row of the
-        evaluation."""
+        """Held-out questions were debated after the warm start. What it answers stands in the row of the evaluation."""
         return {}
 
     def ended(self, setup: Setup, history: History, row: Mapping[str, Any]) -> None:

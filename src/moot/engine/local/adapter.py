@@ -55,8 +55,7 @@ def lora_parameters(wrapped: Any) -> dict[str, Tensor]:
 
 def arrange(wrapped: Any, dtype: torch.dtype, trained: bool = False) -> Adapter:
     """Copies of peft's parameters. `trained`: each with a gradient of its own, which `rearrange` brings home. To let
-    autograd do that in
-    each pass would be thousands of the smallest kernels."""
+    autograd do that in each pass would be thousands of the smallest kernels."""
     with torch.no_grad():
         layers = [_layer(layer, dtype) for layer in wrapped.base_model.model.model.layers]
     for low in (low for layer in layers for low in layer.values()) if trained else ():

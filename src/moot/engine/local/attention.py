@@ -2,8 +2,7 @@
 sequences.
 
 Keys and values are not repeated for grouped queries, but read with a stride of 0; only where a GPU pads training in
-float32 are they
-copied.
+float32 are they copied.
 """
 
 from __future__ import annotations
@@ -211,10 +210,8 @@ class DecodePlan:
     `positions`.
 
     Attention runs page by page, over views of the store, and the parts are joined by their log-sum-exp. Nothing is
-    copied, nor padded
-    beyond the last page of a sequence. Neighbouring pages are run as one; a small gap of foreign pages is cheaper to
-    compute and drop
-    than to skip.
+    copied, nor padded beyond the last page of a sequence. Neighbouring pages are run as one; a small gap of foreign
+    pages is cheaper to compute and drop than to skip.
     """
 
     def __init__(

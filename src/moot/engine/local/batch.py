@@ -93,8 +93,7 @@ class Request:
 
 def least_of_use(waiting: deque[Request], store: PageStore, idle: list[Cached]) -> Cached:
     """The oldest that nobody waits for; else the one whose turn comes last. A debate asks again in the order it asked
-    before, so the
-    oldest of these are needed next, and forgetting them would be to forget each just before its turn."""
+    before, so the oldest of these are needed next, and forgetting them would be to forget each just before its turn."""
     turns: dict[int, int] = {}
     for turn, request in enumerate(waiting):
         if not request.sought:
@@ -131,8 +130,7 @@ def draws(requests: Sequence[Request], device: torch.device) -> Tensor:
 
 class PlainBatch:
     """Kernel by kernel: on a CPU, and on a GPU where nothing better works. Its state on the device is remade when the
-    rows or their pages
-    change."""
+    rows or their pages change."""
 
     def __init__(self, weights: Weights, network: Network, store: PageStore, deterministic: bool) -> None:
         self.rows: list[Request] = []

@@ -83,8 +83,7 @@ class LocalEngine:
     @property
     def statistics(self) -> dict[str, int]:
         """Tokens prefilled, reused and decoded so far; steps, preemptions, evictions, how often memory ran out and how
-        often there was
-        none for a larger cache."""
+        often there was none for a larger cache."""
         return {**self._scheduler.stats, "evictions": self._store.evictions, "refused": self._store.refused}
 
     @property

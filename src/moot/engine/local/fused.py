@@ -2,8 +2,7 @@
 stand for.
 
 A program has a whole row, or a part of it where rows do not depend on themselves. Inside it everything is float32;
-results are rounded
-once, where they are written. Norm weights are never trained here, so nothing is summed over rows.
+results are rounded once, where they are written. Norm weights are never trained here, so nothing is summed over rows.
 """
 
 from __future__ import annotations

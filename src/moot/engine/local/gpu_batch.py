@@ -1,9 +1,8 @@
 """A batch on a GPU: its tokens never leave the device before the next step is on its way.
 
 Everything a step must be told is a few numbers for each row. They are kept in host memory, sent in one copy, and
-changed in place when
-rows join, leave or need a page. A row's input token is what the last step wrote for it, wherever in that step's rows it
-stood.
+changed in place when rows join, leave or need a page. A row's input token is what the last step wrote for it, wherever
+in that step's rows it stood.
 """
 
 from __future__ import annotations

@@ -1,12 +1,9 @@
 """Decoding on a GPU: attention and picking in kernels of their own, and the whole step captured as a CUDA graph.
 
 One token through a small model is a thousand kernels of a few microseconds each. Python takes longer to start them than
-the GPU to run
-them, however many rows the batch has. A captured step starts all of them at once, from the input tokens to the picked
-ones. It always
-reads the same memory, so each step first puts its state, pages and adapter there. Batches are filled up to a few sizes;
-rows that only
-fill write to a page that nobody owns.
+the GPU to run them, however many rows the batch has. A captured step starts all of them at once, from the input tokens
+to the picked ones. It always reads the same memory, so each step first puts its state, pages and adapter there. Batches
+are filled up to a few sizes; rows that only fill write to a page that nobody owns.
 """
 
 from __future__ import annotations
@@ -36,12 +33,10 @@ SIZES = (8, 16, 32, 64, 96, 128, 192, 256)
 capture."""
 SOURCE, GIVEN, POSITION, DRAW, TEMPERATURE = range(5)
 """What a step is told of each row, 8 bytes each: where in the last step its token was picked, or -1 and the token
-itself; the token's
-position; the draw and the temperature, both as float64."""
+itself; the token's position; the draw and the temperature, both as float64."""
 PATIENCE = 16
 """Steps for which a larger size that is captured will do, before the one that is wanted is captured too: a batch that
-fills again, or runs
-dry, passes sizes on the way."""
+fills again, or runs dry, passes sizes on the way."""
 TRY_AGAIN = 1024
 """Steps that run as they are, kernel by kernel, before one that could not be captured is tried again: memory may be
 there by then."""

@@ -34,16 +34,14 @@ class Heads:
 class Steps:
     add_norm: Callable[[Tensor, Tensor | None, Tensor, float, torch.dtype], tuple[Tensor, Tensor]]
     """(x `[T, H]` float32, what is added to it, weight, eps, dtype) -> (the sum, the sum normed in that dtype). Without
-    gradients the sum
-    may stand where x stood."""
+    gradients the sum may stand where x stood."""
     rotate: Callable[
         [Tensor, Heads, tuple[Tensor, Tensor] | None, Tensor, Tensor, float], tuple[Tensor, Tensor, Tensor]
     ]
     """(`[T, row]`, heads, norms of queries and keys, cosines, sines, eps) -> q, k, v, `[T, heads, dim]` each"""
     gate: Callable[[Tensor, tuple[Tensor, Tensor] | None], Tensor]
     """(`[T, 2 * inner]`, gate and up; what an adapter still adds to them, `[T, ranks]` times `[2 * inner, ranks]`,
-    where no gradient is
-    wanted) -> `[T, inner]`. Gate and up may be overwritten where something is added."""
+    where no gradient is wanted) -> `[T, inner]`. Gate and up may be overwritten where something is added."""
 
 
 def add_norm(x: Tensor, added: Tensor | None, weight: Tensor, eps: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:

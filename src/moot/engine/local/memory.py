@@ -1,8 +1,7 @@
 """Out of memory, under every name it comes by; and the way from the host's memory to the device's.
 
 torch has an exception of its own for it. The libraries below torch do not: cuDNN and cuBLAS take their workspaces
-themselves, and where
-several runs share a GPU it is theirs that fail first.
+themselves, and where several runs share a GPU it is theirs that fail first.
 """
 
 from __future__ import annotations
@@ -111,8 +110,7 @@ def release_if_tight() -> None:
 
 def retry_on_oom(work: Callable[[], T], what: str = "", make_room: Callable[[], bool] = bool) -> T:
     """The work, tried again where it ran out of memory: for what has no smaller pieces. `make_room` is asked first.
-    `what` is said where
-    nothing helps."""
+    `what` is said where nothing helps."""
     for attempt in itertools.count():
         try:
             return work()

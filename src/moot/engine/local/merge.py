@@ -1,8 +1,7 @@
 """The adapter folded into its base model: a plain checkpoint that anything reads.
 
 Rounding the sum to the base's precision can swallow a small update whole. So the two models are compared on a text, and
-the difference
-is told.
+the difference is told.
 """
 
 from __future__ import annotations

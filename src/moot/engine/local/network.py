@@ -5,10 +5,8 @@ It runs on the weights transformers loaded, and on the adapter peft made. Tokens
 decoding.
 
 The adapter is added beside each matrix, never merged into it: in bfloat16 a merged update smaller than half a unit in
-the last place of
-its weight would be rounded away, and the sampler would not move while the trainer does. For the same reason the
-residual stream and the
-logits are float32 whatever the weights are.
+the last place of its weight would be rounded away, and the sampler would not move while the trainer does. For the same
+reason the residual stream and the logits are float32 whatever the weights are.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """Attention over pages, in one kernel each: one new token of each sequence, or many new tokens of each.
 
 For one token, a program for each row and key-value head walks the row's pages; where rows are few, several programs
-share the walk, and a
-second kernel joins what they found. For many, a program for each block of new tokens and each head does; the new
-tokens' own keys and
-values are in the pages by then.
+share the walk, and a second kernel joins what they found. For many, a program for each block of new tokens and each
+head does; the new tokens' own keys and values are in the pages by then.
 """
 
 from __future__ import annotations

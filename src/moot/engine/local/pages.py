@@ -121,8 +121,7 @@ class PageStore:
 
     def start(self, owner: int, prompt: Ints, source: Cached | None, keep: int, share: bool = False) -> Cached:
         """A sequence that holds the first `keep` tokens of `source` and has room for the prompt. `share`: whole pages
-        of them are the
-        source's own, not copies. Raises OutOfPages, changing nothing."""
+        of them are the source's own, not copies. Raises OutOfPages, changing nothing."""
         if source is not None and not source.active and keep == source.reusable:
             item = source  # nobody else needs its end: take it over
             self._set_active(item, True)

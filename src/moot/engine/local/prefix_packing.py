@@ -1,10 +1,8 @@
 """Sequences that begin alike, computed once.
 
 The turns of a debate in layout shared have the transcript in common. Packed as a tree, each token is run once for all
-sequences that agree
-up to it, and what differs attends to the common beginning and to itself. Sorted, a sequence shares most with the one
-placed before it; so
-a tree is no more than that order and a number for each sequence.
+sequences that agree up to it, and what differs attends to the common beginning and to itself. Sorted, a sequence shares
+most with the one placed before it; so a tree is no more than that order and a number for each sequence.
 """
 
 from __future__ import annotations
@@ -74,9 +72,8 @@ def plant(sequences: Sequence[Ints], share: bool = True) -> Forest:
 
 def pieces(sequences: Sequence[Ints], budget: int, share: bool = True) -> tuple[list[list[int]], list[int]]:
     """Sequences that share, together as far as the budget of tokens allows; and the tokens that each piece computes. A
-    sequence that takes
-    most of the budget may be joined by half a budget of others: alone, each of them would have to run its beginning
-    again."""
+    sequence that takes most of the budget may be joined by half a budget of others: alone, each of them would have to
+    run its beginning again."""
     order, shared = placed(sequences, share)
     found: list[list[int]] = []
     costs: list[int] = []

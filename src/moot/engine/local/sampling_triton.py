@@ -1,8 +1,7 @@
 """A token for each row in two kernels: the logits are read once, and nothing as large as they are is written.
 
 As `picking.Picker` without top-k and top-p: the draw goes through the inverse of the cumulative distribution. First
-each block of the
-vocabulary is summed, then one program for each row finds the draw's block and the token in it.
+each block of the vocabulary is summed, then one program for each row finds the draw's block and the token in it.
 """
 
 from __future__ import annotations

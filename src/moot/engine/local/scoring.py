@@ -42,9 +42,8 @@ class Asked:
 
 def asked_logprobs(network: Network, hidden: Tensor, parts: Sequence[tuple[Request, int, int]]) -> Tensor | None:
     """What is asked for of a prefill pass, float32, in the order of the parts: of each a request, how many of its
-    tokens were there before
-    and how many are new. `hidden` has the new ones. Logits exist once for each place, and for a chunk of places at a
-    time."""
+    tokens were there before and how many are new. `hidden` has the new ones. Logits exist once for each place, and for
+    a chunk of places at a time."""
     rows, tokens, temperatures, first = list[Ints](), list[Ints](), list[float](), 0
     for request, done, new in parts:
         if request.asked is not None:

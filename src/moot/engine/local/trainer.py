@@ -1,9 +1,8 @@
 """Gradients and Adam steps on packed sequences.
 
 Sequences lie one after the other in micro-batches of a token budget, each attending to itself; only attention may be
-padded, and only on
-a GPU. What sequences have in common at their beginning is computed once (prefix_packing.py). Logits exist only for
-trained tokens, and only a chunk of them at a time.
+padded, and only on a GPU. What sequences have in common at their beginning is computed once (prefix_packing.py). Logits
+exist only for trained tokens, and only a chunk of them at a time.
 """
 
 from __future__ import annotations
@@ -85,8 +84,7 @@ class _TargetLogprobs(torch.autograd.Function):
     """Logprobs of targets from hidden states, chunk by chunk.
 
     The gradient of a token's logprob by its hidden state does not depend on the loss but for a factor. So it is made in
-    the same pass,
-    `[M, H]`, and the backward pass only scales it: the logits are computed once and never kept.
+    the same pass, `[M, H]`, and the backward pass only scales it: the logits are computed once and never kept.
     """
 
     @staticmethod
@@ -212,8 +210,7 @@ class LoraTrainer:
         self, datums: list[Datum], loss: LossFunction, adapter: Adapter, gradient: list[Tensor] | None
     ) -> tuple[Tensor, Tensor, int]:
         """The loss and the logprobs of all tokens, still on the device; and how many tokens were computed. What is
-        found of the adapter's
-        gradient is added to the one given."""
+        found of the adapter's gradient is added to the one given."""
         backward = gradient is not None
         packed = pack(datums, self.network.device, self.share)
         self.network.reserve(max(packed.lengths))
@@ -307,8 +304,7 @@ class LoraTrainer:
 
     def _ready(self) -> float:
         """The gradient's norm. And what a step will take is taken, and given back to torch, who keeps it: a step that
-        runs out of memory
-        half way has changed some of Adam's numbers, and cannot be taken again."""
+        runs out of memory half way has changed some of Adam's numbers, and cannot be taken again."""
         if not self.gradient:
             return 0.0
         norm = float(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(list(self.gradient.values())))))

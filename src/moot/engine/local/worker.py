@@ -4,8 +4,7 @@ Training verbs run in the order they were called. Between them, and whenever the
 at a time.
 
 Even loading a model happens here: each thread that computes brings a pool of its own, and with two pools on the same
-cores OpenMP puts idle
-threads to sleep at once, which costs a small model a third of its speed.
+cores OpenMP puts idle threads to sleep at once, which costs a small model a third of its speed.
 """
 
 from __future__ import annotations

@@ -90,9 +90,8 @@ class RemoteEngine:
         """Connect, look the server over within `startup_s`, and save the state that a first restore would go back to.
 
         `tokenizer` is one, or the name of one, or None for the model's own. `context_length` 0 asks the server.
-        `timeout_s` bounds one
-        training call or one turn, `patience_s` how long an unreachable server is waited for. `findings` of an earlier
-        look may be given.
+        `timeout_s` bounds one training call or one turn, `patience_s` how long an unreachable server is waited for.
+        `findings` of an earlier look may be given.
         """
         link = Link(model, base_url, api_key, lora_rank, seed, patience_s)
         ledger = ReplayLog(link.connect, link.discard, timeout_s)

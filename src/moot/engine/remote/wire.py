@@ -1,12 +1,10 @@
 """What happens to a request on a bad line.
 
 Most requests may be sent again: asking for a result twice gives the same result. Three may not. A `forward_backward` or
-an
-`optim_step` that arrived, and whose answer was lost, would be applied a second time by a server that does not number
-its requests;
-a `save_weights` would find its name taken. Those are sent at most once unless it is certain that they were not taken
-(no connection,
-429, 503). In doubt the caller gets status 424, which the SDK does not retry, and the ledger restores and replays.
+an `optim_step` that arrived, and whose answer was lost, would be applied a second time by a server that does not number
+its requests; a `save_weights` would find its name taken. Those are sent at most once unless it is certain that they
+were not taken (no connection, 429, 503). In doubt the caller gets status 424, which the SDK does not retry, and the
+ledger restores and replays.
 """
 
 from __future__ import annotations

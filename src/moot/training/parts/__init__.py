@@ -33,8 +33,7 @@ def about() -> dict[str, str]:
 
 
 def find_parts(config: TrainConfig, users: bool = True) -> tuple[Part, ...]:
-    """The parts that a configuration names, each checked against it. Without `users`, nobody else's code is
-    loaded."""
+    """The parts that a configuration names, each checked against it. Without `users`, nobody else's code is loaded."""
     parts = tuple(find_part(text) for text in config.parts if users or not is_own(text))
     for part in parts:
         part.check(config)

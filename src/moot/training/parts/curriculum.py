@@ -66,8 +66,7 @@ class Curriculum(Part):
             if self.settings.promote_at <= 1 and task.open_ended:
                 raise ConfigError(
                     f"curriculum: task {task.name} has no right answers, so nothing decides when to continue to "
-                    f"{following.name}; put it "
-                    "last, or continue after a number of steps (promote_at)"
+                    f"{following.name}; put it last, or continue after a number of steps (promote_at)"
                 )
 
     def tasks(self) -> tuple[str, ...]:

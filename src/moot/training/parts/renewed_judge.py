@@ -51,8 +51,7 @@ class RenewedJudge(Part):
         if not config.protocol.rules.peers_vote:
             raise ConfigError(
                 "renewed_judge must be left out with positions assigned: it is renewed by how agents vote, and "
-                "advocates do not; "
-                "use --judge base"
+                "advocates do not; use --judge base"
             )
 
     def check_engine(self, config: TrainConfig, capabilities: Capabilities) -> None:
