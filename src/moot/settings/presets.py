@@ -43,6 +43,20 @@ def _measured(reward: str) -> TrainConfig:
     )
 
 
+def _votes() -> TrainConfig:
+    """The arm `rules` of docs/experiment.md's fifth experiment."""
+    measured = _measured("approved:checks=2,rules=least,vote_margin=0.2,show=answer")
+    return replace(
+        measured,
+        debate=replace(measured.debate, task="countdown", evaluation_tokens=160),
+        optim=replace(measured.optim, batch_size=16, learning_rate=1.6e-4),
+        parts=(
+            "lr_schedule:warmup=2",
+            "judge_training:reward=planted,steps=20,exercises=64,checks=2,held_out=64,weight=1.5",
+        ),
+    )
+
+
 PRESETS: dict[str, TrainConfig] = {
     # SmolLM2 on two cores: short turns, small batches. The warm start is so short that it shows the form without
     # teaching it, and self-play
@@ -59,6 +73,7 @@ PRESETS: dict[str, TrainConfig] = {
         save_every=5,
     ),
     "majority": _measured("majority"),
+    "votes": _votes(),
     "truth": _measured("truth"),
     "math": _MATH,
     "easy": _EASY,
@@ -105,7 +120,8 @@ ABOUT = {
     "demo": "SmolLM2-135M on arithmetic, a few minutes on two cores",
     "majority": "what worked without labels: Qwen2.5-Coder-1.5B on GSM8K, 8 agents, 1 round, the commonest answer is "
     "paid",
-    "truth": "the same, paid by the known answers",
+    "votes": "the same model on Countdown: a judge learns from made exercises, and its votes pay",
+    "truth": "as majority, paid by the known answers",
     "math": "Qwen3-8B on MATH, 3 agents, 3 rounds",
     "easy": "Qwen3-8B on GSM8K or other easier questions, 2 rounds, larger batches",
     "hard": "Qwen3-8B on MATH or other hard questions, with a warm start, 5 agents, more weight on judging",

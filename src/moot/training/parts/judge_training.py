@@ -33,7 +33,7 @@ STEP_METRICS = ("reward", "approved_right", "approved_wrong", "thinking")
 
 
 class JudgeTraining(Part):
-    """A judge learns without labels and votes. Measured: its pair accuracy 0.67 to 0.79 on GSM8K, one seed."""
+    """A judge learns without labels, and its votes teach: J 0.51 to 0.82, +12 points. Measured: docs/experiment.md."""
 
     @dataclass(frozen=True)
     class Settings:
