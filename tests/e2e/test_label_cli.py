@@ -218,7 +218,7 @@ def test_two_at_once_do_not_ask_the_same(tmp_path: Path, capsys: pytest.CaptureF
 def test_a_full_disk_is_one_clear_line_and_what_was_written_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write, file = Replies._write, questions(tmp_path / "q.jsonl", 9)
+    write, file = Replies.add, questions(tmp_path / "q.jsonl", 9)
 
     def full(self: Replies, row: Any) -> None:
         if asked_before(tmp_path / "l-work") == 6:
@@ -228,7 +228,7 @@ def test_a_full_disk_is_one_clear_line_and_what_was_written_stays(
     with SimulatedModel() as server:
         given = at(server, file, "--k", 2, "--concurrency", 1, "--out", tmp_path / "l.jsonl")
         with monkeypatch.context() as patched:
-            patched.setattr(Replies, "_write", full)
+            patched.setattr(Replies, "add", full)
             assert main(given) == 1
         error = capsys.readouterr().err
         assert "the disk is full" in error and error.count("\n") == 1 and asked_before(tmp_path / "l-work") == 6
