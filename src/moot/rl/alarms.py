@@ -51,9 +51,9 @@ ALARMS: dict[str, Alarm] = {
     "alarm/format_collapse": Alarm(
         name="Turns lose their form",
         rings="Over 40% of turns cannot be read, or only half as many turns cast a vote as at their best.",
-        means="agents stopped voting, or their turns can no longer be read.",
-        remedy="Use a lower `--learning-rate`, keep `--enable-format-penalty` on, start with `--warm-questions 100`, "
-        "or use `--with distill`.",
+        means="agents stopped voting, or their turns cannot be read, as those that are cut at their limit of tokens.",
+        remedy="Where `turns/cut` is high, allow more `--max-tokens`. Otherwise use a lower `--learning-rate`, keep "
+        "`--enable-format-penalty` on, start with `--warm-questions 100`, or use `--with distill`.",
     ),
     "alarm/judge_decay": Alarm(
         name="The judge decays",
