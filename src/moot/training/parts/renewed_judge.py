@@ -48,7 +48,13 @@ class RenewedJudge(Part):
             )
         if not config.eval_every:
             raise ConfigError("renewed_judge needs evaluations, at which the judge is renewed: set eval_every, got 0")
-        if not config.protocol.rules.peers_vote:
+        rules = config.protocol.rules
+        if config.debate.max_rounds == 1 and rules.schedule == "parallel" and not rules.closing_ballot:
+            raise ConfigError(
+                "renewed_judge needs max_rounds of at least 2, got 1: it is renewed by how agents vote, and in one "
+                "parallel round nobody reads anybody; use --with judge_training"
+            )
+        if not rules.peers_vote:
             raise ConfigError(
                 "renewed_judge must be left out with positions assigned: it is renewed by how agents vote, and "
                 "advocates do not; use --judge base"

@@ -123,6 +123,8 @@ def test_renewing_needs_evaluations_and_samplers_that_keep_their_weights() -> No
     with pytest.raises(ConfigError, match="renewed_judge needs evaluations"):
         find_parts(replace(RENEWING, eval_every=0))
     (part,) = find_parts(RENEWING)
+    with pytest.raises(ConfigError, match="renewed_judge needs max_rounds of at least 2, got 1"):
+        find_parts(replace(RENEWING, debate=replace(RENEWING.debate, max_rounds=1)))
     with pytest.raises(ConfigError, match="renewed_judge must be left out on this server"):
         part.check_engine(RENEWING, replace(ScriptedEngine().capabilities, frozen_samplers=False))
     with pytest.raises(ConfigError, match="is a part; use --with renewed_judge"):
