@@ -19,25 +19,6 @@ from pathlib import Path
 
 from moot.errors import ConfigError
 
-PLACES = frozenset(
-    {
-        "question",
-        "instruction",
-        "answers",
-        "names",
-        "work",
-        "choices",
-        "pairs",
-        "agent",
-        "num_agents",
-        "last",
-        "persona",
-        "sections",
-        "rule",
-    }
-    | {"round", "rounds", "rest", "character", "style", "position", "rival", "other", "positions"}
-)
-"""Everything that can be filled in somewhere."""
 NEEDED = ("question", "rule", "answers", "choices", "position", "positions")
 """Places that a text may not lose: without them nobody knows what is asked, what was said, or what to choose from."""
 AGAIN = ("asked.solve", "asked.solve_open")
@@ -107,7 +88,7 @@ def _checked(name: str, text: object, where: str) -> str:
 
 
 def _check_places(name: str, text: str, where: str, source: str) -> None:
-    allowed = set(_PLACE.findall(DEFAULT.texts[name])) & PLACES
+    allowed = set(_PLACE.findall(DEFAULT.texts[name]))
     used = set(_PLACE.findall(text))
     has = f"it has {', '.join(f'{{{place}}}' for place in sorted(allowed)) or 'no places'}"
     if unknown := sorted(((used & PLACES) | set(_MEANT.findall(text))) - allowed):
@@ -171,6 +152,8 @@ def _escaped(text: str) -> str:
 DEFAULT = Prompts(
     {name: str(text) for name, text in _flat(tomllib.loads(default_file()), "the default prompts").items()}
 )
+PLACES = frozenset(place for text in DEFAULT.texts.values() for place in _PLACE.findall(text))
+"""Everything that can be filled in somewhere."""
 
 
 @cache
