@@ -20,6 +20,7 @@ from typing import Any, ClassVar
 import pytest
 
 from moot.cli import main
+from support.asking import ChatServer, saying
 from support.making import command, moot, surroundings, text
 
 SCRIPTED = ["--engine", "scripted", "--max-tokens", "2000"]
@@ -366,3 +367,39 @@ def test_other_texts_are_named_by_their_file(tmp_path: Path) -> None:
     assert "prompts:" not in evaluate(tmp_path, "--help-all").stdout  # a file, not a subcommand
     refused = evaluate(tmp_path, *SCRIPTED, "--prompts", "nowhere.toml")
     assert refused.returncode == 2 and "nowhere.toml" in refused.stderr
+
+
+def test_an_outside_judge_tells_wins_against_the_start_with_their_interval_after_training_and_in_eval(
+    tmp_path: Path,
+) -> None:
+    """It always says A, so every pair whose texts differ is level, and its verdict flips; others are not asked about."""
+    rows = [{"question": f"Write a line about {n}."} for n in range(40)]
+    (tmp_path / "lines.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with ChatServer(lambda *_: saying("A")) as server:
+        judge = f"big@{server.url}"
+        trained = here(
+            tmp_path,
+            "train",
+            *SMALL,
+            "--task",
+            "lines.jsonl",
+            "--eval-questions",
+            "8",
+            "--warm-questions",
+            "0",
+            "--run",
+            "run",
+            "--judge",
+            judge,
+        )
+        assert f"of 8 questions, judged by {judge} in both orders" in trained.stdout
+        before = len(server.requests)
+        shown = here(tmp_path, "eval", "run", "--judge", judge, "--questions", "8", "--json")
+        assert shown.returncode == 0 and len(server.requests) > before
+        report = json.loads(shown.stdout)
+        assert report["settings"]["judge"] == judge
+        (wins,) = [row for row in report["rows"] if row["name"] == "wins"]
+        accuracy = wins["metrics"]["accuracy"]
+        assert accuracy["low"] <= accuracy["value"] <= accuracy["high"]
+        table = here(tmp_path, "eval", "run", "--judge", judge, "--questions", "8")
+        assert f"judged by {judge}" in " ".join(table.stdout.split())

@@ -85,8 +85,9 @@ async def evaluate_players(
         "run": None if run is None else str(run.path),
         "step": at,
         "model": config.model.kind.scripted or config.model.model,
-        **({"judge": "the script"} if config.model.kind.scripted and "judge" in report.settings else {}),
     }
+    if config.model.kind.scripted and "judge" in report.settings and judge in (None, "base"):
+        about["judge"] = "the script"
     return replace(report, settings={**report.settings, **about}), folder
 
 
