@@ -17,6 +17,7 @@ pytest.importorskip("peft")
 import torch
 from peft import AutoPeftModelForCausalLM, PeftModel
 from safetensors import SafetensorError
+from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, PreTrainedModel
 
 from moot.cli.main import main
@@ -97,6 +98,18 @@ def test_the_exported_adapter_gives_peft_the_engines_logprobs(
     assert np.abs(logprobs(wrapped, spoken) - trained).max() < 1e-4
     by_itself = AutoPeftModelForCausalLM.from_pretrained(tmp_path / "adapter")
     assert np.abs(logprobs(by_itself, spoken) - trained).max() < 1e-4
+
+
+def test_another_run_starts_from_the_exported_adapter(run: Run, spoken: list[int], tmp_path: Path) -> None:
+    """With other settings; its step 0 is the adapter, to the last bit."""
+    assert main(["export", str(run.path), "--adapter", "--out", str(tmp_path)]) == 0
+    model, again = run.config["model"]["model"], tmp_path / "again"
+    given = ["--from", str(tmp_path / "adapter"), "--model", model, "--run", str(again), *OPTIONS]
+    assert main(["train", *given, "--warm-questions=0", "--with=warm_start:off", "--learning-rate=0.001"]) in (0, 1)
+    (_, first), *_ = Run.open(again).checkpoints()
+    name = "adapter_model.safetensors"
+    found, exported = (load_file(place / name) for place in (first, tmp_path / "adapter"))
+    assert found.keys() == exported.keys() and all(torch.equal(found[key], exported[key]) for key in found)
 
 
 def test_an_older_checkpoint_is_another_adapter(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

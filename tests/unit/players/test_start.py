@@ -16,7 +16,7 @@ from moot.errors import ConfigError
 from moot.evaluate.compare_runs import groups
 from moot.evaluate.unseen import unseen_questions
 from moot.players.checkpoints import find_trained
-from moot.players.start import find_start
+from moot.players.start import ALL_LINEAR, find_start
 from moot.runs import Run
 from moot.settings.train import TrainConfig
 from moot.tasks import load
@@ -131,6 +131,7 @@ ADAPTER = {
     [
         ({}, ""),
         ({"target_modules": "all-linear"}, ""),
+        ({"target_modules": [f"model.layers.0.x.{name}" for name in sorted(ALL_LINEAR)]}, ""),
         ({"r": 8}, "lora_rank is 8 there and 16 here"),
         ({"target_modules": ["q_proj"]}, "its adapter is on q_proj alone"),
         ({"base_model_name_or_path": "a/b"}, "its base model is a/b, and this run's is smollm2-135m"),
