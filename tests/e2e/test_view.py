@@ -120,7 +120,13 @@ def test_green_is_only_what_was_measured_and_a_run_without_votes_has_no_rows_abo
     driver: Any, place: Path
 ) -> None:
     steps = [
-        {"step": step, "phase": "self_play", "trust/plurality_share": 0.5, "trust/judge_accuracy": None}
+        {
+            "step": step,
+            "phase": "self_play",
+            "trust/plurality_share": 0.5,
+            "trust/judge_accuracy": None,
+            "trust/winner_correct": 1.0,
+        }
         for step in (1, 2)
     ]
     run = write_run(place / "kinds" / "majority", {}, steps)
@@ -148,6 +154,16 @@ def test_green_is_only_what_was_measured_and_a_run_without_votes_has_no_rows_abo
             "Alarms are not computed for files of debates: they watch training.",
             False,
         )
+        # What a training might do about it, and curves of one point, help nobody here; no vote will come.
+        names = until(lambda: all_text(driver, "table.trust tbody th"))
+        assert [name.split("\n")[0] for name in names] == ["Answer diversity", "Agreement"]
+        assert not driver.find_elements("css selector", ".remedy")
+        assert "Nothing to measure" not in one_text(driver, "main")
+        assert not driver.find_element("css selector", ".charts, .curves").is_displayed()
+        assert "3 agents × 1 round\n" in one_text(driver, "main") + "\n"
+        driver.get(f"{url}?view=debate&run=file.jsonl&debate=1.0")
+        until(lambda: "All answers are paid alike: nothing is learned from them." in one_text(driver, "main"))
+        assert "votes won–lost" not in one_text(driver, "main")
         assert calm("quiet") == ("No alarm rings.", True)
         assert calm("quiet&run=majority") == ("No alarm rings in quiet. The others have not been measured.", False)
         assert until(lambda: all_text(driver, "table.trust td.quiet")) == [

@@ -255,11 +255,15 @@ def test_what_an_evaluation_found_stands_with_its_interval(driver: Any, url: str
             "metrics": {"accuracy": None},
             "difference": {"value": -0.05, "low": -0.1, "high": 0.0, "p": 0.0002},
         },
+        {"name": "wins", "metrics": {"accuracy": number}, "difference": None},
     ]
     (runs / "by-hand" / "evals" / "held out").mkdir(parents=True, exist_ok=True)
-    (runs / "by-hand" / "evals" / "held out" / "report.json").write_text(json.dumps({"format": 1, "rows": rows}))
+    (runs / "by-hand" / "evals" / "held out" / "report.json").write_text(
+        json.dumps({"format": 1, "settings": {"judge": "big@http://node"}, "rows": rows})
+    )
     driver.get(f"{url}?run=by-hand")
-    until(lambda: len(all_text(driver, "table.evals tbody tr")) == 2)
+    until(lambda: len(all_text(driver, "table.evals tbody tr")) == 3)
+    assert "wins by big@http://node" in " ".join(all_text(driver, "table.evals tbody tr:nth-child(3)")[0].split())
     first, second = (
         [" ".join(cell.split()) for cell in all_text(driver, f"table.evals tbody tr:nth-child({n}) > *")]
         for n in (1, 2)
@@ -282,7 +286,9 @@ def test_another_reward_shows_what_the_command_says(driver: Any, url: str, runs:
     )
     driver.get(f"{url}?view=rescore&run=real")
     until(lambda: "Every debate keeps its winner" in all_text(driver, "main h2"))
-    Select(driver.find_element("name", "reward")).select_by_value("win_rate")
+    choice = driver.find_element("name", "reward")
+    assert choice.value_of_css_property("max-width") == "none", "as trained (generator_judge) is read whole"
+    Select(choice).select_by_value("win_rate")
     assert told["changed"] > 0
     until(lambda: f"{told['changed']} debates would have another winner" in all_text(driver, "main h2"))
     mean = all_text(driver, "table.rescored tbody tr:first-child td")

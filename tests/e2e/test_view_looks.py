@@ -91,6 +91,14 @@ def test_the_table_of_runs_fits_a_narrow_window(driver: Any, url: str) -> None:
         assert right <= 400, table
 
 
+def test_a_narrow_list_of_debates_says_which_number_is_the_answer(driver: Any, url: str) -> None:
+    resize(driver, 400, 800)
+    driver.get(f"{url}?view=debates&run=real")
+    until(lambda: driver.find_elements("css selector", "table.debates td.answer"))
+    named = "return getComputedStyle(document.querySelector('table.debates td.answer'), '::before').content"
+    assert driver.execute_script(named) == '"answer "'
+
+
 # While a run is written
 
 

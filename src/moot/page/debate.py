@@ -76,6 +76,7 @@ def _debate(played: PlayedDebate, tokens: Mapping[int, Any]) -> dict[str, Any]:
         "votes": votes,
         **_came_to(played),
         **_checks(played),
+        "by_votes": bool(votes) or (played.scoring.rule.from_votes and debate.max_rounds > 1),
         "signal": None if played.scores is None else played.scores.has_signal,
         **numbers,
         "error": played.error,

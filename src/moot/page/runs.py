@@ -163,7 +163,9 @@ class Watched:
                 inside_file = inside(self.path, "evals", file.parent.name, "report.json")
                 report = read_whole(inside_file)
                 rows = [{key: value for key, value in row.items() if key != "by_question"} for row in report["rows"]]
-                reports.append({"name": file.parent.name, "written": inside_file.stat().st_mtime, "rows": rows})
+                judge = _dict(report.get("settings")).get("judge")
+                about = {"name": file.parent.name, "judge": judge if isinstance(judge, str) else ""}
+                reports.append({**about, "written": inside_file.stat().st_mtime, "rows": rows})
         return sorted(reports, key=lambda report: report["written"], reverse=True)[:20]
 
     def summary(self) -> dict[str, Any]:

@@ -18,7 +18,9 @@ _PACKAGE = Path(__file__).parents[1]
 
 def made_by() -> dict[str, str]:
     """The run that begins now. A key in the command is struck out, as everywhere."""
-    command = shlex.join(map(redact, [Path(sys.argv[0]).name, *sys.argv[1:]]))
+    started_as = Path(sys.argv[0])
+    name = "moot" if started_as.parts[-2:] == ("moot", "__main__.py") else started_as.name
+    command = shlex.join(map(redact, [name, *sys.argv[1:]]))
     started = datetime.now(UTC).isoformat(timespec="seconds")
     made = {"moot": __version__, "command": command, "host": platform.node(), "started": started}
     return {**made, "python": platform.python_version(), **({"commit": commit} if (commit := _commit()) else {})}

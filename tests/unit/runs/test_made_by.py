@@ -21,6 +21,8 @@ def test_a_run_says_by_which_command_and_code_it_was_made_and_never_a_key(monkey
     assert made["moot"] == __version__ and made["host"]
     assert made["command"] == "moot train --task 'a file.jsonl' --key '[key]'"
     assert datetime.fromisoformat(made["started"]).utcoffset() is not None
+    monkeypatch.setattr(sys, "argv", ["/x/moot/__main__.py", "train"])
+    assert made_by()["command"] == "moot train", "as python -m moot"
 
 
 def test_another_projects_repository_around_an_installed_moot_is_not_its_commit(

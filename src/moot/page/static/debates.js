@@ -303,7 +303,7 @@ export function debatesView(main, query, runs) {
       },
       h("td", { class: "num place" }, file ? oneLine(debate.name, 16) || debate.number + 1 : [debate.step, h("small", {}, `.${debate.number}`)]),
       h("td", { class: "question" }, h("a", { href: address(place), dir: "auto" }, oneLine(debate.question, 220) || "(no question)")),
-      h("td", { class: "answer", title: "The answer that most agents end with", dir: "auto" }, debate.answer === null ? "–" : oneLine(debate.answer, 60)),
+      h("td", { class: "answer", data: { column: "answer" }, title: "The answer that most agents end with", dir: "auto" }, debate.answer === null ? "–" : oneLine(debate.answer, 60)),
       value("agreement", percent(debate.agreement), "The share of its agents who end with that answer"),
       labels
         ? value("confidence", percent(debate.confidence), "The judge's score of that answer, or without a judge the share")

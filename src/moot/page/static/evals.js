@@ -42,7 +42,7 @@ export function evaluations() {
     const found = chosen.length ? await ask("evals", { run: chosen }) : {};
     colour = tint;
     rows = chosen.flatMap((run) =>
-      (found[run] ?? []).flatMap(({ name, rows: own }) => (Array.isArray(own) ? own : []).map((row, i) => ({ run, name, row, i }))),
+      (found[run] ?? []).flatMap(({ name, judge, rows: own }) => (Array.isArray(own) ? own : []).map((row, i) => ({ run, name, judge, row, i }))),
     );
     node.hidden = !rows.length;
     if (rows.length) draw();
@@ -75,7 +75,7 @@ export function evaluations() {
   }
 
   // Who was evaluated stands once, as long as the rows stand in their order.
-  function line({ run, name, row, i }) {
+  function line({ run, name, judge, row, i }) {
     const { metrics, difference } = row;
     return h(
       "tr",
@@ -85,7 +85,7 @@ export function evaluations() {
         { scope: "row" },
         i && !sorted ? "" : [h("span", { class: `swatch ${colour(run)}` }), " ", oneLine(run, 40), h("small", {}, ` ${oneLine(name, 60)}`)],
       ),
-      h("td", {}, oneLine(row.name, 40)),
+      h("td", {}, oneLine(row.name, 40), row.name === "wins" && judge ? h("small", {}, ` by ${oneLine(judge, 60)}`) : null),
       h("td", { class: "num" }, bounds(metrics?.accuracy, percent)),
       h(
         "td",

@@ -123,7 +123,7 @@ export function overview(main, query, runs) {
             run.model && oneLine(run.model, 40),
             run.engine === "scripted" && "scripted",
             run.task && oneLine(run.task, 30),
-            run.agents && `${run.agents} agents × ${run.rounds} rounds`,
+            run.agents && `${plural(run.agents, "agent")} × ${plural(run.rounds, "round")}`,
           ]
             .filter(Boolean)
             .join(" · "),
@@ -200,6 +200,8 @@ export function overview(main, query, runs) {
     tick(runs);
   }
 
+  const about = (name) => runs.find((run) => run.name === name);
+
   async function drawTrust() {
     // The panel counts debates, which takes longer than all else.
     const counting = ask("trust", { run: chosen });
@@ -207,11 +209,13 @@ export function overview(main, query, runs) {
     const found = await ask("metrics", { run: chosen });
     drawAlarms(alarms, chosen, found, colour);
     charts.update(chosen, found, colour, runs);
+    // One point is no curve.
+    charts.node.hidden = chosen.length > 0 && chosen.every((name) => about(name)?.transcripts);
     tested.update(chosen, colour).catch(() => {});
     const counted = await counting;
     Object.assign(panels, counted);
     drawTable();
-    await drawPanel(trust, chosen, found, counted, colour, (name) => runs.find((run) => run.name === name)?.reward);
+    await drawPanel(trust, chosen, found, counted, colour, about);
   }
 
   function tick(latest) {

@@ -38,7 +38,7 @@ export function rescoreView(main, query, runs) {
   let asked = Object.fromEntries([...NAMES, "from", "to"].filter((name) => query.get(name)).map((name) => [name, query.get(name)]));
   let request = null;
   document.title = `What if? · ${oneLine(run, 60)} · moot`;
-  const form = h("form", { class: "filters", onsubmit: (event) => event.preventDefault() });
+  const form = h("form", { class: "filters whole", onsubmit: (event) => event.preventDefault() });
   const result = h("div");
   main.append(
     h(

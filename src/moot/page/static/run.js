@@ -101,7 +101,7 @@ export function runView(main, query, runs) {
       drawMade(about);
       told.update(about);
     }
-    await drawPanel(trust, [name], found, await counting, colour, () => find()?.reward);
+    await drawPanel(trust, [name], found, await counting, colour, find);
   }
 
   function tick(latest) {

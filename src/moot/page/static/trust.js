@@ -19,11 +19,17 @@ const BY_CHECKS = {
   "trust/judge_j": /^(approval|approved|weighted_majority)(:|$)/,
 };
 
-// `found` has the metrics of each run, `counted` what its last debates came to, `reward` says what a run is paid by.
-export async function drawPanel(node, chosen, found, counted, colour, reward) {
+// `found` has the metrics of each run, `counted` what its last debates came to, `about` what the list of runs says of it.
+export async function drawPanel(node, chosen, found, counted, colour, about) {
   const measured = (name) => found[name]?.phases.train ?? {};
   const known = (name, key) => (counted[name]?.panel?.[key] ?? null) !== null || measured(name)[key]?.n > 0;
-  const never = (name, key) => !known(name, key) && WITHOUT_VOTES.test(reward(name) ?? "") && !BY_CHECKS[key]?.test(reward(name));
+  const never = (name, key) => {
+    const paid = about(name)?.reward ?? "";
+    if (!WITHOUT_VOTES.test(paid) || BY_CHECKS[key]?.test(paid)) return false;
+    return !known(name, key) || (key === "trust/winner_correct" && /^(truth|majority|random)/.test(paid)); // nobody chose it
+  };
+  // What to change of a training helps nobody with a file of debates; and what is not in it will not come.
+  const training = chosen.some((name) => !about(name)?.transcripts);
   const possible = Object.keys(TRUST).filter(
     (key) => key !== "trust/mean_accuracy" && chosen.some((name) => measured(name)[key] && !never(name, key)),
   );
@@ -42,7 +48,7 @@ export async function drawPanel(node, chosen, found, counted, colour, reward) {
         { scope: "row" },
         TRUST[key].name,
         h("small", {}, withCode(TRUST[key].means)),
-        readings.some(({ tone }) => ["bad", "fair", "unsure"].includes(tone))
+        training && readings.some(({ tone }) => ["bad", "fair", "unsure"].includes(tone))
           ? h("small", { class: "remedy" }, withCode(TRUST[key].remedy))
           : null,
       ),
@@ -70,7 +76,7 @@ export async function drawPanel(node, chosen, found, counted, colour, reward) {
       ),
       h("tbody", {}, keys.map(row)),
     ),
-    missing.length ? h("p", { class: "quiet" }, `Nothing to measure yet: ${missing.join(", ")}.`) : null,
+    missing.length && training ? h("p", { class: "quiet" }, `Nothing to measure yet: ${missing.join(", ")}.`) : null,
   );
 }
 

@@ -105,7 +105,7 @@ export function standing(debate) {
           {},
           h("th", {}, ""),
           h("th", {}, "last answer"),
-          debate.checks ? null : h("th", {}, "votes won–lost"),
+          debate.checks || !debate.by_votes ? null : h("th", {}, "votes won–lost"),
           streams.map((stream) => h("th", {}, `${label[stream] ?? stream}${stream === "agent" ? "" : ", mean"}`)),
           returns ? h("th", { title: "the reward, minus 1 for each failed turn" }, "return") : null,
           h("th", {}, "failed"),
@@ -126,7 +126,7 @@ export function standing(debate) {
               seat.persona ? h("small", {}, seat.persona) : null,
             ),
             h("td", {}, answer(last)),
-            debate.checks ? null : h("td", { class: "num" }, `${won}–${lost}`),
+            debate.checks || !debate.by_votes ? null : h("td", { class: "num" }, `${won}–${lost}`),
             own.map((value) => h("td", { class: "num" }, signed(value))),
             returns ? h("td", { class: "num" }, signed(returns[agent])) : null,
             h("td", { class: "num" }, failed || ""),
@@ -157,13 +157,18 @@ export function why(debate, rows) {
   if (!debate.rewards) return "Nobody won: this debate was not scored.";
   const best = winner === null || winner === undefined ? null : rows[winner];
   const parts = [];
-  if (best)
+  const leaders = (debate.leaders ?? []).map((agent) => `Agent ${agent}`).join(" and ");
+  if (!debate.by_votes && !debate.checks) {
+    // Nobody could vote: answers are paid by something else, which may be nothing.
+    if (signal === false) parts.push("All answers are paid alike: nothing is learned from them.");
+    else if (leaders) parts.push(`${leaders} ${best ? "has" : "have"} the highest reward, ${signed(rows[winner ?? debate.leaders[0]].rewards[0])}.`);
+  } else if (best)
     parts.push(
       `Agent ${winner} won with a mean reward of ${signed(best.rewards[0])}${debate.checks ? ", by the judges' checks." : `: preferred in ${best.won} of ${best.won + best.lost} votes about it.`}`,
     );
   else if (!votes.length && !debate.checks) parts.push("Nobody won: no vote was cast.");
   else if (!debate.checks && !votes.some((vote) => vote.verdict === ">")) parts.push("Nobody won: all votes were ties.");
-  else parts.push(`Nobody won: ${(debate.leaders ?? []).map((agent) => `Agent ${agent}`).join(" and ")} are level.`);
+  else parts.push(`Nobody won: ${leaders} are level.`);
   if (question.answer !== null && question.answer !== undefined) {
     const right = rows.filter((row) => row.last?.correct).map((row) => `Agent ${row.agent}`);
     if (best?.last?.correct) parts.push("Its last answer is right.");
@@ -175,6 +180,6 @@ export function why(debate, rows) {
           : "Nobody's last answer is right.",
       );
   }
-  if (signal === false) parts.push("The votes carry no signal: nothing is learned from who won.");
+  if (signal === false && (debate.by_votes || debate.checks)) parts.push("The votes carry no signal: nothing is learned from who won.");
   return parts.join(" ");
 }
