@@ -44,7 +44,10 @@ def test_a_run_has_a_page_of_its_own_with_what_it_changes_and_where_it_comes_fro
 ) -> None:
     driver.get(url)
     until(lambda: "real" in all_text(driver, "td.run a"))
-    next(a for a in driver.find_elements("css selector", "td.run a") if a.text == "real").click()
+    # Found and clicked in one go: the table may be drawn anew at any time.
+    driver.execute_script(
+        "[...document.querySelectorAll('td.run a')].find((link) => link.innerText === 'real').click()"
+    )
     until(lambda: "view=run&run=real" in driver.current_url and driver.find_elements("css selector", ".made dd"))
     until(lambda: driver.find_elements("css selector", "table.trust tbody tr"))
     assert top(driver, ".curves") < top(driver, "table.trust") < top(driver, "table.config") < top(driver, ".made")
@@ -71,6 +74,7 @@ def test_a_run_has_a_page_of_its_own_with_what_it_changes_and_where_it_comes_fro
 def test_curves_are_drawn_along_tokens_or_time_and_saved(driver: Any, url: str, runs: Path) -> None:
     driver.get(f"{url}?view=run&run=real&x=tokens&log=yes")
     chart = "figure[data-key='env/all/ac_tokens_per_turn']"
+    until(lambda: driver.find_elements("css selector", "input[type=search]"))
     driver.execute_script("document.querySelector('input[type=search]').scrollIntoView()")
     until(lambda: driver.find_elements("css selector", ".key .chart canvas"))
     driver.find_element("css selector", "input[aria-label='Find a metric']").send_keys("ac_tokens_per_turn")
