@@ -187,6 +187,27 @@ def test_a_server_that_dies_leaves_labels_for_what_it_answered_and_the_rest_for_
     assert [row["answer"] for row in lines(tmp_path / "l.jsonl")] == ["1"] * 3 + ["2"] * 9
 
 
+def test_a_server_that_answers_nothing_leaves_the_labels_of_before(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, out = questions(tmp_path / "q.jsonl", 2), tmp_path / "l.jsonl"
+    with ChatServer(lambda number, body: saying("\\boxed{1}")) as server:
+        assert main([*at(server, file, "--k", 2), "--out", str(out)]) == 0
+    before = out.read_text()
+    with ChatServer(lambda number, body: (500, {}, [b'{"error": {"message": "gone"}}'])) as server:
+        assert main([*at(server, file, "--k", 2, "--seed", 1, "--retries", 0), "--out", str(out)]) == 1
+    assert "2 questions got no answer" in capsys.readouterr().err
+    assert out.read_text() == before
+
+
+def test_answers_that_were_cut_at_their_limit_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One of four, which holds no answer then."""
+    with ChatServer(lambda number, body: saying("\\boxed{1}", "length" if number == 0 else "stop")) as server:
+        more = ("--k", 4, "--max-tokens", 40, "--grader", "number", "--out", tmp_path / "l.jsonl")
+        assert main(at(server, questions(tmp_path / "q.jsonl", 1), *more)) == 0
+    assert "1 of 4 answers were cut at --max-tokens 40 and count as none; give them more." in capsys.readouterr().out
+
+
 def test_ctrl_c_says_that_nothing_is_lost(tmp_path: Path) -> None:
     def slow(number: int, body: dict[str, Any]) -> Any:
         time.sleep(0.0 if number < 5 else 30.0)
@@ -321,6 +342,8 @@ def test_a_grader_makes_a_half_one_answer(tmp_path: Path) -> None:
         ("q.jsonl", '{"question": "a"}\n', ("--known", "other.jsonl"), "shares no question with q.jsonl"),
         ("q.jsonl", '{"question": "a"}\n', ("--known", "bare.jsonl"), "--known bare.jsonl: no row has an answer"),
         ("q.jsonl", '{"question": "a"}\n', ("--out", "l.txt"), "out must end in .jsonl or .csv, got 'l.txt'"),
+        ("q.jsonl", '{"question": "a"}\n', ("--out", "q.jsonl"), "out must not be q.jsonl, which is read"),
+        ("q.jsonl", '{"question": "a"}\n', ("--out", "bare.jsonl"), "out bare.jsonl is there and not from this command"),
         ("q.jsonl", '{"question": "a"}\n', ("--k", "0"), "num-answers must be at least 1, got 0"),
         ("q.md", "a\n", (), "q.md must be a file that ends in .jsonl, .json, .csv, .txt"),
         ("q.jsonl", '{"question": "a", "answer": 1}\n{"question": "a", "answer": 2}\n', (), "stands there before with the answer '1'"),

@@ -22,7 +22,9 @@ from moot.cli.speakers import Speakers
 from moot.cli.spelling import respelled_ballot
 from moot.debate.protocols import preset
 from moot.debate.rewards import Grades
+from moot.debate.sections import CUT
 from moot.debate.state import Debate
+from moot.debate.types import ParseFailure
 from moot.errors import ConfigError
 from moot.evaluate.figures import draw_reliability
 from moot.evaluate.store import AnswerStore
@@ -101,6 +103,7 @@ class LabelCommand:
         for note in sheet.notes:
             console.note(f"{note}.")
         job = _Job(self, sheet, graded, console)
+        job.spare_what_is_there()
         with kept(f"{CONTINUING}.", job.out):
             return interruptible(job.run())
 
@@ -138,6 +141,16 @@ class _Job:
         named = options.grader or options.equal
         self._instruction = options.instruction or (graded.instruction if named else BRIEF_BOX)
         self._spent = _Spent()
+
+    def spare_what_is_there(self) -> None:
+        """Labels replace labels that this command wrote, and no other file."""
+        if not self.out.exists():
+            return
+        for name in filter(None, (self._options.questions, self._options.known)):
+            if self.out.samefile(name.partition(":")[0]):
+                raise ConfigError(f"out must not be {self.out}, which is read; leave --out out, or name another file")
+        if not self._work.exists():
+            raise ConfigError(f"out {self.out} is there and not from this command; move it, or name another with --out")
 
     async def run(self) -> int:
         options, console = self._options, self._console
@@ -199,6 +212,13 @@ class _Job:
         self, done: Sequence[AskedDebate], groups: Sequence[GroupAnswer], questions: int, failed: str | None
     ) -> int:
         options, console, known = self._options, self._console, self._sheet.known
+        left = None
+        if failed is not None:
+            missing = counted(questions - len(done), "question")
+            why = f"{missing} got no answer, the last because {failed}. {options.speakers.advice()}"
+            left = Ended(f"{why}. The same command asks only what is missing", 1)
+        if left is not None and not done:
+            raise left  # labels of before stay as they are
         keys = [normal(debate.debate.question.text) for debate in done]
         labels = {key: label_of(group, key in known) for key, group in zip(keys, groups, strict=True)}
         calibration = calibrate(
@@ -219,13 +239,15 @@ class _Job:
             measured = options.speakers.judge is not None, bool(options.grader or options.equal)
             for line, style in summary_lines(labels, calibration, reached, *measured):
                 console.say(line, style)
+            turns = [turn for asked in done for turn in asked.debate.turns]
+            if cut := sum(isinstance(turn.parsed, ParseFailure) and turn.parsed.reason == CUT for turn in turns):
+                told = f"{cut:,} of {len(turns):,} answers were cut at --max-tokens {options.speakers.max_tokens}"
+                console.say(f"{told} and count as none; give them more.", "yellow")
             console.say(f"{self._spent}. {self._spent.judge}".rstrip())
             for path in (self.out, *pictures):
                 console.say(f"Written: {path}", "green")
-        if failed is not None:
-            missing = counted(questions - len(done), "question")
-            why = f"{missing} got no answer, the last because {failed}. {options.speakers.advice()}"
-            raise Ended(f"{why}. The same command asks only what is missing", 1)
+        if left is not None:
+            raise left
         return 1 if reached is None else 0
 
     def _record(self, asked: AskedDebate, group: GroupAnswer) -> Mapping[str, Any]:

@@ -21,6 +21,7 @@ from moot.debate.types import Said, Turn
 Sections = Literal["sampled", "given", "asked"]
 
 NOTHING = "N/A"
+CUT = "the solution was cut at its token limit"
 """What stands in a section that there was no reason to fill."""
 
 
@@ -184,7 +185,7 @@ def joined(way: Sections, contract: str, spoken: Sequence[str], said: Sequence[S
     if "solution" in spoken:
         solution = said[spoken.index("solution")]
         if solution.cut:
-            failure = "the solution was cut at its token limit"
+            failure = CUT
         elif not content_of(solution.text)[1]:
             failure = "the solution is empty"
     return Said(text, closed=True, failure=failure)
