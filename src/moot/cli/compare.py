@@ -61,6 +61,9 @@ class Compare:
             console.say(
                 f"\nNo saved evaluation: {', '.join(comparison.without)}. Make one with: moot eval RUN", "yellow"
             )
+        for one, other in comparison.apart:
+            why = "so nothing is subtracted; evaluate both with one --task, --seed and --questions"
+            console.say(f"\n{one!r} and {other!r} have no question in common, {why}.", "yellow")
         files = ["table.md", "table.tex", "compare.json", *(path.name for path in drawn)]
         console.say(f"\nIn {self.out}: {', '.join(files)}", "green")
         return 0

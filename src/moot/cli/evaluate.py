@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_type_hints
@@ -17,7 +16,7 @@ from moot.debate.prompt_texts import load_prompts
 from moot.debate.protocols import PRESETS as PROTOCOLS
 from moot.errors import ConfigError
 from moot.evaluate import EvalConfig, EvalWatcher, Mode, Report
-from moot.evaluate.report import report_folder
+from moot.evaluate.report import before_training, report_folder
 from moot.evaluate.table import caption, cells, legend, markdown, rich_tables
 from moot.players.chat.endpoint import is_endpoint
 from moot.players.checkpoints import own_judge, split_name
@@ -205,11 +204,10 @@ class Eval:
             console.say("\n" + "\n".join(legend(header)), "dim")
         count = report.rows[0].questions
         console.say(f"\n{counted(count, 'question')}. Report: {out / 'report.json'}", "green")
-        if not (self.json or self.markdown):
-            before = out.with_name(re.sub(r"-step\d+.*", "-step0", out.name))
-            if self.run_dir and self.out is None and before != out and (before / "report.json").exists():
-                evals = f"--evals {before.name} {out.name}"
-                console.say(f"Minus the model before training: moot compare {out.parent.parent} {evals}", "green")
+        told = not (self.json or self.markdown) and self.run_dir and self.out is None
+        if told and (before := before_training(report, out)):
+            evals = f"--evals {before} {out.name}"
+            console.say(f"Minus the model before training: moot compare {out.parent.parent} {evals}", "green")
         watching.say_losses()
         return 1 if any(row.questions == 0 for row in report.rows) else 0
 

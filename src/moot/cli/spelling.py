@@ -28,6 +28,22 @@ _OTHERS = {
     "--ballot": "--reward approval:checks=4, or --reward pairs",
     "--judge-steps": "--with judge_training:steps=16",
     "--judge-reward": "--with judge_training:reward=planted",
+    **dict.fromkeys(("--num-generations", "--rollout-n", "--n-samples"), "--num-agents"),
+    **dict.fromkeys(("--max-completion-length", "--max-response-length", "--response-length"), "--max-tokens"),
+    **dict.fromkeys(("--model-name", "--model-name-or-path"), "--model"),
+    **dict.fromkeys(("--dataset", "--dataset-name", "--train-file"), "--task"),
+    **dict.fromkeys(("--per-device-train-batch-size", "--train-batch-size"), "--batch-size, in questions"),
+    "--beta": "--with kl_penalty:coef=0.001",
+    **dict.fromkeys(("--warmup-steps", "--warmup-ratio"), "--with lr_schedule:warmup=5"),
+    "--lr-scheduler-type": "--with lr_schedule:shape=cosine",
+    "--reward-funcs": "--reward",
+    "--output-dir": "--run",
+    "--max-steps": "--steps",
+    "--eval-steps": "--eval-every, in steps",
+    "--save-steps": "--save-every, in steps",
+    "--lora-r": "--lora-rank",
+    "--report-to": "--log",
+    "--resume-from-checkpoint": "--resume RUN",
 }
 """What is asked for here in other words."""
 
@@ -58,7 +74,7 @@ def respelled(arguments: list[str], command: str) -> list[str]:
 def _instead(name: str) -> str:
     """What to write for an option that training does not have, as the end of a sentence; empty where nothing is
     known."""
-    if name in ("--epochs", "--num-epochs"):
+    if name in ("--epochs", "--num-epochs", "--num-train-epochs", "--total-epochs"):
         return _EPOCHS
     if name in _REWARD:
         return f"; it belongs to a reward: use --reward {_REWARD[name]}"

@@ -305,6 +305,8 @@ class ComparedRuns:
     """The same as plain data."""
     without: list[str]
     """Runs that no saved evaluation fits."""
+    apart: list[tuple[str, str]]
+    """Rows of the table that have no question in common, so that nothing is subtracted."""
 
 
 def compare_runs(
@@ -322,7 +324,16 @@ def compare_runs(
         [table for table in (_evaluations(rows), _curves(members)) if table[1]],
         {"groups": [group.as_dict() for group in members], "evaluations": rows, "training": training},
         [str(run.path) for group in members for run in group.runs if str(run.path) not in evaluated],
+        _apart(table, rows),
     )
+
+
+def _apart(table: Sequence[Entry], rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    both = {(row["mode"], row["group"]) for row in rows}
+    bare = [(row["mode"], row["group"]) for row in rows if row["difference"] is None]
+    pairs = {entry.label: (entry.label, entry.versus) for entry in table if entry.versus is not None}
+    found = [pairs[label] for mode, label in bare if label in pairs and (mode, pairs[label][1]) in both]
+    return list(dict.fromkeys(found))
 
 
 def _check_same(table: Sequence[Entry]) -> None:

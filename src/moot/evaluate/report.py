@@ -130,6 +130,27 @@ def report_folder(folder: Path, settings: Mapping[str, Any]) -> Path:
     return beside
 
 
+def before_training(report: Report, folder: Path) -> str | None:
+    """The evaluation beside the one in `folder` that this is to be compared with: of the model before training, with
+    the same settings and on the same questions. None where there is none."""
+    own = [{question for shares in row.by_question.values() for question in shares} for row in report.rows]
+    fitting = []
+    for file in folder.parent.glob("*/report.json") if report.step else ():
+        try:
+            other = Report.read(file)
+        except ConfigError:
+            continue  # a damaged one is nobody's start
+        changed = _changed(other.settings, report.settings).keys() - {"policy", "step"}
+        asked = {question for row in other.rows for shares in row.by_question.values() for question in shares}
+        if not other.step and changed <= _SAMPLED_MORE and any(asked & questions for questions in own):
+            fitting.append((len(changed), -file.stat().st_mtime, file.parent.name))
+    return min(fitting)[2] if fitting else None
+
+
+_SAMPLED_MORE = {"questions", "modes", "k"}
+"""Settings that say how much is measured, and not what."""
+
+
 def _settings_in(folder: Path) -> dict[str, Any] | None:
     return Report.read(folder / "report.json").settings if (folder / "report.json").exists() else None
 

@@ -175,7 +175,8 @@ def find_trained(given: str, setting: str = "checkpoint") -> tuple[dict[str, Any
         if is_untrained(run, step := step_named(run, named[1])):
             return _model_of(run), None
         if (checkpoint := newest_whole(run, step)) is None:
-            which = "yet; train it a step further" if step is None else f"of step {step}"
+            present = ", ".join(str(number) for number, _ in run.checkpoints()) or "none"
+            which = "yet; train it a step further" if step is None else f"of step {step}; it has {present}"
             raise ConfigError(f"{setting}: the run {run.path} has no whole checkpoint {which}")
         return _model_of(run), checkpoint.engine_state
     if path.is_dir() and path.resolve().name.isdigit() and Run.exists(path.resolve().parent.parent):

@@ -164,7 +164,7 @@ class Players:
         return await outsider(name, setting, self.config, *shared, sharing=True)
 
     def _make(self, config: TrainConfig) -> tuple[Trainer, Rendering]:
-        with self._busy(f"loading {config.model.model}"):
+        with self._busy(f"loading {config.model.called}"):
             engine, rendering = make_engine(config)
         self._opened.append(engine)
         return engine, rendering

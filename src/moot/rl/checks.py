@@ -41,12 +41,15 @@ def check_warm_start(config: TrainConfig, task: Task) -> None:
             f"warm_questions is {config.warm_questions}, and task {task.name} has {len(task.training)} questions to "
             "train on: each is taught several times over"
         )
-    lacking = task.solution is None or (task.near_miss is None and config.warm.wrong != "none")
+    bare = task.solution is None
+    lacking = bare or (task.near_miss is None and config.warm.wrong != "none")
     if config.warm.solutions == "task" and config.warm_questions and lacking:
+        needs = "worked solutions" if bare else "wrong answers beside right ones"
+        right_alone = "" if bare else "teach right ones alone (--with warm_start:wrong=none), "
         raise ConfigError(
-            f"warm_questions must be 0 with task {task.name}, got {config.warm_questions}: the warm start needs worked "
-            "solutions, and this task has none; use the model's own (--with warm_start:solutions=own), leave it out, "
-            "or start from another run (--from)"
+            f"warm_questions must be 0 with task {task.name}, got {config.warm_questions}: the warm start needs "
+            f"{needs}, and this task has none; {right_alone}leave it out (--warm-questions 0), use the model's own "
+            "(--with warm_start:solutions=own), or start from another run (--from)"
         )
 
 

@@ -54,7 +54,7 @@ def row(raw: Raw, where: str, chosen: FileSettings, labelled: bool, sided: bool)
 def _row(raw: Raw, where: str, chosen: FileSettings, labelled: bool) -> Row:
     question = field(raw, where, *([chosen.question] if chosen.question else QUESTION))
     if not labelled:
-        return Row(question)
+        return Row(question, None, str(raw.get(chosen.solution) or ""))
     worked, marker, answer = field(raw, where, chosen.answer or "answer").rpartition("####")
     answer = answer.strip()
     if marker:
@@ -119,6 +119,10 @@ def task(spec: Spec, seed: int = 0, held_out: int = 64) -> Task:
         raws = {
             name: _trusted(rows, spec.name if name == "train" else chosen.test, notes) for name, rows in raws.items()
         }
+    if chosen.held_out != "test" and any(is_label(raw) for _, raw in raws["train"]):
+        known = f"{spec.name}:test=FILE,held_out=test measures by known answers"
+        notes.append(f"what {spec.name} holds out is measured by its labels, not by known answers; {known}")
+        _warn_once(notes[-1])
     # One answer is enough to expect the rest of them: a file with a misspelled field must not pass for prompts.
     labelled = bool(chosen.answer) or any("answer" in raw for rows in raws.values() for _, raw in rows)
     sided = any("sides" in raw for rows in raws.values() for _, raw in rows)

@@ -96,7 +96,11 @@ def fixed_set(
         return {**({"train": training} if training else {}), **tests}
 
     def solution(question: Question) -> str:
-        return worked.get(question.id) or f"The answer is \\boxed{{{question.answer}}}."
+        plain = "" if question.answer is None else f"The answer is \\boxed{{{question.answer}}}."
+        return worked.get(question.id) or plain
+
+    # With a checker a worked solution says what is right, where no answer is known.
+    taught = keyed or (grading.check is not None and all(question.id in worked for question in [*training, *test]))
 
     return Task(
         name,
@@ -104,7 +108,7 @@ def fixed_set(
         [seated(question, number) for number, question in enumerate(chosen[:held_out])],
         grading.equal,
         grading.extract,
-        solution if keyed else None,
+        solution if taught else None,
         (lambda question, number: grading.near_miss(question.answer or "", number)) if keyed else None,
         open_ended,
         all_splits,

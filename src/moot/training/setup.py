@@ -115,7 +115,7 @@ def prepare(
     check_outsiders(config)
     check_reachable([config.outside_judge], "judge or opponent")
     make = make or Engines().make
-    with busy(f"loading {config.model.model}"):
+    with busy(f"loading {config.model.called}"):
         engine, rendering = make(config)
     try:
         for part in parts:

@@ -97,7 +97,8 @@ def test_a_judge_that_nobody_answers_for_is_found_before_anything_is_made(
 @pytest.mark.parametrize(
     ("judge", "why"),
     [
-        ("mine@7", "judge: the run mine has no whole checkpoint of step 7"),
+        ("mine@7", "judge: the run mine has no whole checkpoint of step 7; it has none"),
+        ("http://localhost:8000/v1", "judge must be MODEL@URL, got 'http://localhost:8000/v1'; for example qwen3@http"),
         ("mine@judge", "mine has no judge of its own: it was not trained with judge_training"),
         ("mine@best", "mine has no best checkpoint"),
     ],
@@ -141,6 +142,8 @@ def test_a_log_says_what_is_being_loaded_before_it_is(
     monkeypatch.setattr("moot.players.find.create_engine", gone)
     assert main([*SHORT, "--model", "large-model"]) == 2
     assert "loading large-model\n" in capsys.readouterr().out
+    assert main([*SHORT, "--model", "large-model", "--engine", "scripted"]) == 2
+    assert "loading scripted\n" in capsys.readouterr().out, "a script has no model to load"
 
 
 # Mistakes that were answered with something else than their fix

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from moot.cli import main
 from moot.errors import ConfigError
 from moot.evaluate.compare_runs import PANELS, compared, curve, ends, entries, groups, open_runs, picture, saved_report
 from moot.evaluate.counting import QuestionCounts
-from moot.evaluate.report import Report, make_row
+from moot.evaluate.report import Report, before_training, make_row
 from moot.evaluate.table import latex, markdown
 from moot.runs import Run
 from moot.runs.run import tokens_spent
@@ -89,6 +90,37 @@ def test_a_run_at_two_moments_is_paired_with_itself(tmp_path: Path) -> None:
     # Each question's mean gain is 1/2, 0, 0, 1/2, whichever runs are drawn: 0 only if neither gaining question is.
     assert gap["high"] - gap["low"] < final["accuracy"]["high"] - final["accuracy"]["low"]
     assert gap["p"] == pytest.approx(0.5)
+
+
+def test_the_start_is_the_evaluation_of_step_0_with_the_same_settings_on_the_same_questions(tmp_path: Path) -> None:
+    """Beside it stand one of other questions, one at another temperature, and one that nobody can read."""
+
+    def report(name: str, step: int, first: int, temperature: float = 1.0, questions: int = 2) -> Report:
+        counted = {str(first + i): QuestionCounts({"avg@k": (1.0, 1.0)}) for i in range(questions)}
+        settings = {"task": "sums", "step": step, "temperature": temperature, "questions": questions}
+        made = Report(settings, [make_row("direct", 1, "avg@k", counted, 0, None, 0)], {})
+        made.save(tmp_path / name / "report.json")
+        return made
+
+    report("sums-step0", 0, first=10)
+    report("cold", 0, first=0, temperature=0.0)
+    (tmp_path / "damaged").mkdir()
+    (tmp_path / "damaged/report.json").write_text("{")
+    trained = report("sums-step4", 4, first=0)
+    assert before_training(trained, tmp_path / "sums-step4") is None
+    start = report("sums-step0,questions=3", 0, first=0, questions=3)
+    assert before_training(trained, tmp_path / "sums-step4") == "sums-step0,questions=3"
+    assert before_training(start, tmp_path / "sums-step0,questions=3") is None
+
+
+def test_evaluations_without_a_question_in_common_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = a_run(tmp_path, "truth-seed0", 0)
+    evaluated(run, [0, 1], step=0)
+    evaluated(run, [1, 1], step=4, first=2)
+    names = ["sums-step0", "sums-step4"]
+    assert main(["compare", str(run.path), "--evals", *names, "--out", str(tmp_path / "c"), "--no-figure"]) == 0
+    said = capsys.readouterr().out
+    assert "'truth, sums-step4' and 'truth, sums-step0' have no question in common, so nothing is subtracted" in said
 
 
 def test_judge_accuracy_of_a_group_is_a_share_of_all_its_votes(tmp_path: Path) -> None:

@@ -132,3 +132,16 @@ def test_a_checker_of_which_no_right_answer_is_known_is_called_untried(tmp_path:
     questions.write_text('{"question": "Name an even number.", "answer": "2"}\n')
     report = checked(f"{questions}:grader={tmp_path}/no.py:no")
     assert UNTRIED not in report.notes and not report.good
+
+
+def test_a_checker_is_tried_on_worked_solutions_where_no_answer_is_known(tmp_path: Path) -> None:
+    """It takes even numbers: the second solution ends in an odd one."""
+    (tmp_path / "even.py").write_text(
+        "def even(question, answer):\n    return answer.isdecimal() and int(answer) % 2 == 0\n"
+    )
+    questions = tmp_path / "questions.jsonl"
+    rows = [{"question": f"Name an even number above {n}.", "solution": f"It is \\boxed{{{n}}}."} for n in (4, 7)]
+    questions.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    report = checked(f"{questions}:grader={tmp_path}/even.py:even")
+    assert UNTRIED not in report.notes
+    assert [trouble.id for trouble in report.splits["train"].failing] == ["train-2"]

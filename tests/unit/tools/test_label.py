@@ -185,6 +185,15 @@ def test_labels_are_a_task_of_those_that_are_trusted(labels: Path, caplog: pytes
     assert len([*everything.training, *everything.held_out]) == answered
 
 
+def test_labels_that_are_held_out_are_told_from_known_answers(labels: Path) -> None:
+    (labels / "known.jsonl").write_text('{"question": "What is 3 + 4?", "answer": "7"}\n')
+    told = f"what {labels / 'l.jsonl'} holds out is measured by its labels, not by known answers"
+    assert any(note.startswith(told) for note in load(f"{labels / 'l.jsonl'}:test={labels / 'known.jsonl'}").notes)
+    measured = load(f"{labels / 'l.jsonl'}:test={labels / 'known.jsonl'},held_out=test")
+    assert [question.answer for question in measured.held_out] == ["7"]
+    assert not any(note.startswith(told) for note in measured.notes)
+
+
 def test_export_makes_a_supervised_set_of_those_that_are_trusted(
     labels: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -43,8 +43,8 @@ def own_endpoint(base_url: str | None, model: str | None) -> Endpoint:
 
 
 def is_endpoint(name: str) -> bool:
-    """Whether a player's name is that of a model at a server, `MODEL@URL`."""
-    return _NAMED.fullmatch(name) is not None
+    """Whether a player's name is that of a model at a server, `MODEL@URL`; a bare address lacks its model."""
+    return _NAMED.fullmatch(name) is not None or name.startswith(("http://", "https://"))
 
 
 def named_endpoint(name: str, key: str | None, setting: str) -> Endpoint:
