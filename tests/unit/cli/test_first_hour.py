@@ -140,9 +140,9 @@ def test_a_log_says_what_is_being_loaded_before_it_is(
         raise ConfigError("it did not load")
 
     monkeypatch.setattr("moot.players.find.create_engine", gone)
-    assert main([*SHORT, "--model", "large-model"]) == 2
+    assert main([*SHORT, "--engine", "local", "--model", "large-model"]) == 2
     assert "loading large-model\n" in capsys.readouterr().out
-    assert main([*SHORT, "--model", "large-model", "--engine", "scripted"]) == 2
+    assert main([*SHORT, "--model", "large-model"]) == 2
     assert "loading scripted\n" in capsys.readouterr().out, "a script has no model to load"
 
 
