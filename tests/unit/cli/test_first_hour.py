@@ -146,6 +146,20 @@ def test_a_log_says_what_is_being_loaded_before_it_is(
     assert "loading scripted\n" in capsys.readouterr().out, "a script has no model to load"
 
 
+def test_a_checker_with_worked_solutions_can_be_taught_by_right_ones_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Near a right answer another may be right as well, so there are no wrong ones to teach."""
+    monkeypatch.chdir(tmp_path)
+    Path("even.py").write_text("def even(question, answer):\n    return answer in ('2', '4', '6')\n")
+    rows = [{"question": f"Name an even number, not {n}.", "solution": "It is \\boxed{2}."} for n in range(10)]
+    Path("q.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    warm = [*SHORT, "--task", "q.jsonl:grader=even.py:even", "--warm-questions", "2", "--run", "a"]
+    status, error = said(capsys, *warm)
+    assert status == 2 and "wrong answers beside right ones" in error and "--with warm_start:wrong=none" in error
+    assert main([*warm, "--with", "warm_start:wrong=none"]) == 0
+
+
 # Mistakes that were answered with something else than their fix
 
 
