@@ -143,9 +143,10 @@ def swap_kinds(run: Path, chance: random.Random) -> str:
 WRITTEN = [
     "lock", "lock.held", "run.json", "metrics.jsonl", "metrics.jsonl.tmp", "run.json.tmp", "visits.jsonl", "labels.jsonl", "debates",
     "held_out", "checkpoints", "evals", "aside", "debates/000003.jsonl", "held_out/000000.json", "checkpoints/000003",
-    "checkpoints/000003/state.json", "checkpoints/000003/scripted.json", "checkpoints/000004.tmp", "evals/arithmetic-step3",
-    "evals/arithmetic-step3/answers.jsonl", "evals/arithmetic-step3/report.json", "evals/arithmetic-step3/report.md",
-    "evals/arithmetic-step3/report.json.tmp",
+    "checkpoints/000003/state.json", "checkpoints/000003/scripted.json", "checkpoints/000004.tmp", "evals/countdown-step3",
+    "evals/countdown-step3/answers.jsonl", "evals/countdown-step3/report.json", "evals/countdown-step3/report.md",
+    "evals/countdown-step3/report.json.tmp", "judge", "judge/steps.jsonl", "judge/held_out.jsonl", "judge/serving.json", "judge/000001",
+    "loggers.json", "tensorboard",
 ]  # fmt: skip
 HUGE = ["1" + "0" * 30, "1" + "0" * 400, "-1" + "0" * 400, "1e999", "1" + "0" * 5000, "NaN"]
 

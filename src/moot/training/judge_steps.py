@@ -164,7 +164,7 @@ class JudgeSteps:
 
     def rewind(self, last: int, least: int = 0) -> None:
         """The steps of an earlier day up to `last`, or to the newest whose state is there; ConfigError where those up
-        to `least` are not all there. Others are done again, and what is no step or a later one is set aside."""
+        to `least` are not all there. Others are done again, and their lines are set aside."""
         content = read_file(self.folder / STEPS) if (self.folder / STEPS).exists() else b""
         lines = [line for line in content.split(b"\n") if line]
         rows = list(takewhile(bool, (_row(line, number) for number, line in enumerate(lines[: last + 1]))))
@@ -176,12 +176,10 @@ class JudgeSteps:
                 "trained with; put back what moot wrote there, or start over with --restart"
             )
         self.rows = rows
-        again = len(lines) == len(rows) + 1 and _row(lines[-1], len(rows))  # of a step that was never committed
         if len(rows) < len(lines):
-            if not again:
-                aside = new_aside(self.setup.run.path) / JUDGE
-                aside.mkdir()
-                write_atomically(aside / STEPS, b"".join(line + b"\n" for line in lines[len(rows) :]))
+            aside = new_aside(self.setup.run.path) / JUDGE
+            aside.mkdir()
+            write_atomically(aside / STEPS, b"".join(line + b"\n" for line in lines[len(rows) :]))
             write_lines(self.folder / STEPS, rows)
 
     async def load(self, step: int, optimizer: bool = True) -> None:
