@@ -378,3 +378,19 @@ def test_the_help_has_three_examples(capsys: pytest.CaptureFixture[str]) -> None
     with pytest.raises(SystemExit):
         main(["label", "--help"])
     assert capsys.readouterr().out.count("moot label q") + 1 == 3
+
+
+@pytest.mark.parametrize("part", ["", "replies.jsonl", "lock", "report.json"])
+def test_a_link_among_what_was_kept_is_refused_and_nothing_outside_changes(
+    tmp_path: Path, part: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    outside, work = tmp_path / "outside", tmp_path / "l-work"
+    outside.mkdir()
+    (outside / "notes").write_text("years of work\n")
+    if part:
+        work.mkdir()
+    (work / part).symlink_to(outside / "notes" if part else outside)
+    asking = ["label", str(questions(tmp_path / "q.jsonl", 1)), "--engine", "scripted", "--k", "2", "--out"]
+    assert main([*asking, str(tmp_path / "l.jsonl")]) == 2
+    assert f"{work / part} is a link" in capsys.readouterr().err
+    assert [(file.name, file.read_text()) for file in outside.iterdir()] == [("notes", "years of work\n")]

@@ -38,7 +38,7 @@ from moot.tools.ask import AskedDebate, Asking, GroupAnswer, group_answer
 from moot.tools.asked import BRIEF_BOX, IN_BOX
 from moot.tools.judge import check_verdict
 from moot.tools.label import Label, Sheet, calibrate, label_of, labelled_rows, read_sheet, write_labels
-from moot.util.disk import write_atomically
+from moot.util.disk import refuse_links, write_atomically
 from moot.util.safe_text import counted, one_line
 
 GIVE_UP_AFTER = 3
@@ -158,6 +158,7 @@ class _Job:
         rules, prompts = options.speakers.rules(), options.speakers.prompts
         debates = [Debate(question, options.answers, options.rounds, rules, prompts=prompts) for question in questions]
         async with contextlib.AsyncExitStack() as stack:
+            refuse_links(self._work.parent, {self._work.name})
             self._work.mkdir(parents=True, exist_ok=True)
             stack.enter_context(RunLock()).take(self._work, "another file with --out")
             replies = stack.enter_context(contextlib.closing(Replies(self._work / "replies.jsonl")))
