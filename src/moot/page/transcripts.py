@@ -109,8 +109,8 @@ def read_debates(file: Path, notes: Notes | None = None) -> Iterator[PlayedDebat
                 if label := _label(row):
                     notes.labels[number] = label
                 notes.own_prompts |= "prompts" in record.get("settings", {})
-                seats -= debate.num_agents
-                if debate.num_agents < MOST_AGENTS and seats >= 0:
+                if debate.num_agents < MOST_AGENTS and debate.num_agents <= seats:
+                    seats -= debate.num_agents
                     graded = asked_grading(record.get("settings", {}))
                     if "settings" not in record and debate.question.answer is not None:
                         graded = replace(graded, extract=final_number)

@@ -12,7 +12,8 @@ from typing import Any
 
 from moot.errors import ConfigError
 
-MOST = 1000
+MOST, MOST_TOKENS = 1000, 1 << 40
+"""Agents or rounds, and tokens: a larger number is no count, and one of hundreds of digits cannot be divided."""
 _NOTHING = type(None)
 _WORDS = {dict: "an object", list: "a list", str: "text", int: "a whole number", bool: "true or false"}
 _WORDS[_NOTHING] = "null"
@@ -53,7 +54,7 @@ def check_shape(record: Any) -> None:
 
 def check_said(record: Any) -> None:
     """ConfigError where what an evaluation kept is neither a plain answer nor a debate."""
-    _part(_kind("the record", record, dict), "tokens", int)
+    _tokens(_part(_kind("the record", record, dict), "tokens", int))
     if "turns" not in record:
         _part(record, "text", str)
         _part(record, "stop", str)
@@ -78,9 +79,14 @@ def _checks(record: Mapping[str, Any]) -> None:
             raise ConfigError(f"a check's value must lie in 0 to 1 and its judge from 0 up, got {check!r:.80}")
         _part(check, "thinking", str)
         _kind("rule", check.get("rule", ""), str)
-        _part(check, "tokens", int, _NOTHING)
+        _tokens(_part(check, "tokens", int, _NOTHING))
         if check.get("by") not in ("probability", "word"):
             raise ConfigError(f"a check is by probability or by word, got {check.get('by')!r:.80}")
+
+
+def _tokens(count: int | None) -> None:
+    if count is not None and not 0 <= count < MOST_TOKENS:
+        raise ConfigError(f"tokens must lie in 0 to {MOST_TOKENS:,}, got {count!r:.80}")
 
 
 def _turn(turn: Any) -> None:

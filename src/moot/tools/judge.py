@@ -19,6 +19,7 @@ from moot.evaluate.store import AnswerStore, Record, SampleKey, question_key
 from moot.judges.asking import Asked, Judge, texts_digest
 from moot.judges.lines import written
 from moot.judges.measures import Judged, Measures, measure
+from moot.runs.validate import MOST_TOKENS
 from moot.tasks.answers import grade_all
 from moot.tasks.task import Task
 from moot.tokens.speaker import turn_seed
@@ -301,7 +302,7 @@ def check_verdict(record: Any) -> None:
     values, least = (record["scores"], -1) if "scores" in record else ([record["value"]], 0)
     numbers = all(isinstance(value, int | float) and least <= value <= 1 for value in values)
     tokens = record["tokens"]
-    if not numbers or not (tokens is None or (isinstance(tokens, int) and 0 <= tokens < 1 << 40)):
+    if not numbers or not (tokens is None or (isinstance(tokens, int) and 0 <= tokens < MOST_TOKENS)):
         raise TypeError(f"no verdict: {record!r:.60}")
 
 

@@ -15,7 +15,7 @@ from moot.page.debate import seen_in, shown
 from moot.page.filters import Where
 from moot.page.index import Index
 from moot.page.runs import Runs
-from moot.page.transcripts import BYTES_PER_SEAT, FREE_SEATS, Transcripts, read_debates
+from moot.page.transcripts import BYTES_PER_SEAT, FREE_SEATS, Notes, Transcripts, read_debates
 
 
 @pytest.fixture(scope="module")
@@ -107,6 +107,16 @@ def test_seats_that_nobody_takes_are_paid_for_up_to_a_limit_and_the_rest_is_told
     left = 2001 - summary["transcripts"]
     told = f"{left} of its debates (the first in line {2002 - left}) are left out: they claim too many agents"
     assert summary["trouble"] == told
+
+
+def test_a_line_that_claims_a_billion_agents_hides_no_other(place: Path, tmp_path: Path) -> None:
+    record = (place / "ask.jsonl").read_text().strip()
+    row = json.loads(record)
+    wide = {**row, "debate": {**row["debate"], "num_agents": 10**9}}
+    file = tmp_path / "wide.jsonl"
+    file.write_text(json.dumps(wide) + "\n" + record + "\n")
+    notes = Notes()
+    assert [played.number for played in read_debates(file, notes)] == [2] and notes.left_out == [1]
 
 
 @pytest.mark.timeout(60)

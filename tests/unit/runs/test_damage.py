@@ -279,10 +279,11 @@ def test_kept_answers_of_another_shape_are_asked_for_again(tmp_path: Path, odd: 
         {"settings": "s", "question": "q", "number": 1, "turns": [turn, turn | odd], "tokens": 5},
         {"settings": "s", "question": "q", "number": 2, "text": "7", "stop": [], "tokens": 5},
         {"settings": "s", "question": "q", "number": 3, "text": "7", "stop": "stop", "tokens": 5},
+        {"settings": "s", "question": "q", "number": 4, "text": "7", "stop": "stop", "tokens": 10**400},
     ]
     (tmp_path / "answers.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     store = AnswerStore(tmp_path / "answers.jsonl")
-    assert [number for number in range(4) if store.get(SampleKey("s", "q", number))] == [0, 3]
+    assert [number for number in range(5) if store.get(SampleKey("s", "q", number))] == [0, 3]
 
 
 def test_metrics_larger_than_a_float_are_no_metrics(run: Run, tmp_path: Path) -> None:
