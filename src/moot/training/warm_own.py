@@ -13,10 +13,14 @@ import itertools
 import json
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, TypeVar
+
+from pydantic import TypeAdapter
 
 from moot.debate.types import Message, Question
 from moot.engine.protocol import Sample, Sampler, SamplingParams
+from moot.errors import ConfigError
 from moot.rl.metrics import Metrics, mean
 from moot.rl.rollout import rollout
 from moot.rl.warm import LONGEST, OwnWords, answers_by_text
@@ -26,7 +30,7 @@ from moot.tokens.played import PlayedDebate
 from moot.tokens.speaker import answer_plainly, turn_seed
 from moot.training.parts.frozen_labels import plurality_label
 from moot.training.state import Setup, Stopped
-from moot.util.disk import write_atomically
+from moot.util.disk import read_file, write_atomically
 
 T = TypeVar("T")
 FILE = "warm_own.json"
@@ -63,15 +67,22 @@ async def own_start(setup: Setup, task: Task) -> OwnStart:
         write_atomically(
             kept, json.dumps({"solutions": words, "entropy": form["warm/entropy"], "direct": direct}).encode()
         )
-    saved = json.loads(kept.read_text())
-    solutions = {int(number): OwnWords(**words) for number, words in saved["solutions"].items()}
-    if not solutions:
+    start = read_as(OwnStart, kept)
+    if not start.solutions:
         raise Stopped(
             f"the untrained model solved none of the {setup.config.warm_questions} questions, so it has no "
             "words of its own to learn "
             "from; use --with warm_start:solutions=task, easier questions (--task), or a higher --max-tokens"
         )
-    return OwnStart(solutions, saved["entropy"], saved["direct"])
+    return start
+
+
+def read_as(kind: type[T], file: Path) -> T:
+    """What a run keeps of the model before training; ConfigError where it is damaged."""
+    try:
+        return TypeAdapter(kind).validate_json(read_file(file))
+    except ValueError:
+        raise ConfigError(f"{file} is damaged; put back what moot wrote, or start over with --restart") from None
 
 
 async def _all_counted(setup: Setup, kind: str, work: Sequence[Awaitable[T]]) -> list[T]:

@@ -12,7 +12,7 @@ from moot.rl import warm
 from moot.tasks.task import Task
 from moot.training.optimise import optimise
 from moot.training.state import Progress, Setup
-from moot.training.warm_own import direct_change, looked_at, own_start
+from moot.training.warm_own import direct_change, looked_at, own_start, read_as
 from moot.util.disk import write_atomically
 
 LOOKS = 8
@@ -72,4 +72,4 @@ async def wrong_answers(setup: Setup, task: Task) -> dict[int, list[str]]:
             task, base, setup.rendering, params, range(setup.config.warm_questions), setup.config.seed
         )
         write_atomically(kept, json.dumps(sampled).encode())
-    return {int(number): texts for number, texts in json.loads(kept.read_text()).items()}
+    return read_as(dict[int, list[str]], kept)

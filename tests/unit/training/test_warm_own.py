@@ -177,6 +177,20 @@ def test_a_model_that_solves_nothing_has_no_words_to_learn_from(tmp_path: Path) 
         run(tmp_path / "run", Solver("hostile", right=False))
 
 
+@pytest.mark.parametrize(
+    "said", ["{", "[]", '{"solutions": {"0": 3}}', '{"x": []}', '{"0": [3]}', '{"0": 3}', "[" * 9000]
+)
+@pytest.mark.parametrize(("solutions", "kept"), [("own", "warm_own.json"), ("task", "warm_wrong.json")])
+def test_what_is_kept_of_the_model_and_is_damaged_is_one_line(
+    tmp_path: Path, solutions: str, kept: str, said: str
+) -> None:
+    config = replace(OWN, parts=(f"warm_start:solutions={solutions},wrong=sampled",))
+    setup = make_setup(tmp_path / "run", config)
+    (setup.run.path / kept).write_text(said)
+    with pytest.raises(ConfigError, match=rf"{kept} is damaged; put back what moot wrote"):
+        asyncio.run(train(setup))
+
+
 def test_essays_have_no_right_answers_to_keep() -> None:
     essays = replace(load("arithmetic", 0, 4), open_ended=True, solution=None)
     with pytest.raises(ConfigError, match="warm_start: solutions must be task with task arithmetic"):
