@@ -3,6 +3,7 @@ nothing."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from moot.debate.types import Question
@@ -43,19 +44,22 @@ def unseen_questions(
     return fresh, notes
 
 
-def _seen(trained: TrainConfig, step: int, saved: Any) -> tuple[set[str], list[str]]:
-    """All that the weights have learned from, those that the run started from included."""
+def _seen(
+    trained: TrainConfig, step: int, saved: Any, passed: frozenset[Path] = frozenset()
+) -> tuple[set[str], list[str]]:
+    """All that the weights have learned from, those that the run started from included; `passed` are the runs on the
+    way there, which a damaged one may lead back to."""
     seen = _trained_texts(trained, step, saved) if step else set[str]()
     if not trained.start:
         return seen, []
     unknown = f"the run started from {trained.start}, and which of these questions that has seen is not known."
-    if (named := split_name(trained.start)) is None:
+    if (named := split_name(trained.start)) is None or (path := named[0].resolve()) in passed:
         return seen, [unknown]
     source = Run.open(named[0])
     newest, theirs = newest_whole(source), config_of(source)
     if newest is None or any(map(is_code, trained_tasks(theirs))):  # its code is not run for this
         return seen, [unknown]
-    earlier, notes = _seen(theirs, newest.step, (newest.state or {}).get("further", 0))
+    earlier, notes = _seen(theirs, newest.step, (newest.state or {}).get("further", 0), passed | {path})
     return seen | earlier, notes
 
 

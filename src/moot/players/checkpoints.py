@@ -120,7 +120,7 @@ def judge_place(folder: Path, state: str) -> str:
     return str(folder / state) if state.isdigit() else state
 
 
-UNUSABLE = (EngineError, OSError, ValueError, TypeError, KeyError, AttributeError, RuntimeError)
+UNUSABLE = (EngineError, OSError, ValueError, TypeError, KeyError, AttributeError, OverflowError, RuntimeError)
 """What loading a checkpoint fails with: damage, another version, another rank, another model."""
 
 

@@ -126,6 +126,8 @@ class Alarms:
         window, first = ([_Iteration(**step) for step in state.get(name, ())] for name in ("window", "first"))
         for counts in (*window, *first):
             check_types(counts)
+            if not all(0 <= count < 1 << 40 for count in vars(counts).values()):
+                raise ValueError(f"these are no counts: {counts!r:.80}")
         judges = JudgeWatch.from_state(state["judges"])
         return cls(float(state["best_vote_rate"]), deque(window, maxlen=WINDOW), first, judges)
 

@@ -7,6 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from moot.errors import ConfigError
+
+MOST = 10_000_000
+"""Of a run's further questions: all their numbers are looked at."""
+
 
 @dataclass
 class Further:
@@ -20,7 +25,13 @@ class Further:
     def from_state(cls, saved: Any, behind: int) -> Further:
         """As a checkpoint has them; an older one has a count alone, of numbers that begin `behind` all batches."""
         ranges = ([[behind, saved]] if saved else []) if isinstance(saved, int) else saved
-        return cls([[int(first), int(count)] for first, count in ranges])
+        try:
+            read = [[int(first), int(count)] for first, count in ranges]
+        except (TypeError, ValueError, OverflowError):
+            read = [[-1, -1]]
+        if any(first < 0 or count < 0 for first, count in read) or sum(count for _, count in read) > MOST:
+            raise ConfigError(f"a checkpoint's further questions are damaged: {saved!r:.60}; name another step")
+        return cls(read)
 
     def number(self, place: int) -> int:
         """The number of the question in that place, if there were no further ones."""

@@ -61,9 +61,9 @@ def section_limits(evaluation_tokens: int, num_agents: int) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class OptimConfig:
-    batch_size: Annotated[int, Ge(1)] = 16
+    batch_size: Annotated[int, Ge(1), Le(1_000_000)] = 16
     """Questions per step."""
-    num_train_datapoints: Annotated[int, Ge(0), ON_RESUME] = 1024
+    num_train_datapoints: Annotated[int, Ge(0), Le(100_000_000), ON_RESUME] = 1024
     """Questions in the whole run. Divided by batch_size this is the number of steps."""
     learning_rate: Annotated[float, Ge(0)] = 3e-5
     """Learning rate of Adam in self-play."""
@@ -116,7 +116,7 @@ class TrainConfig:
     """Questions, and the size of a debate."""
     optim: OptimConfig = field(default_factory=OptimConfig)
     """How much is learned from, and how."""
-    warm_questions: Annotated[int, Ge(0)] = 0
+    warm_questions: Annotated[int, Ge(0), Le(1_000_000)] = 0
     """Labelled questions to learn the contract from before self-play; 0 leaves this phase out. The part warm_start says
     how."""
     recipe: RecipeConfig = field(default_factory=RecipeConfig)
@@ -129,7 +129,7 @@ class TrainConfig:
     eval_every: Annotated[int, Ge(0), ON_RESUME] = 50
     """Steps between evaluations on held-out questions. There is also one before the first step and one after the last;
     0 means none."""
-    eval_questions: Annotated[int, Ge(0)] = 64
+    eval_questions: Annotated[int, Ge(0), Le(1_000_000)] = 64
     """Held-out questions per evaluation."""
     eval_modes: tuple[str, ...] = ()
     """What an evaluation measures besides debates: direct (one plain answer), vote (the plurality of five), debate+vote

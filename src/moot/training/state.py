@@ -105,10 +105,9 @@ class Progress:
     def from_state(cls, state: Mapping[str, Any]) -> Progress:
         """Fails with ValueError, KeyError or the like on the state of another version."""
         means = {name: {int(seat): mean for seat, mean in row.items()} for name, row in state["seats"].items()}
-        further = Further([[int(first), int(count)] for first, count in state["further"]])
-        return cls(
-            SeatMeans(means), Alarms.from_state(state["alarms"]), int(state["skipped"]), int(state["sampled"]), further
-        )
+        further = Further([[_count(first), _count(count)] for first, count in state["further"]])
+        skipped, sampled = _count(state["skipped"]), _count(state["sampled"])
+        return cls(SeatMeans(means), Alarms.from_state(state["alarms"]), skipped, sampled, further)
 
     def spent(self, config: TrainConfig) -> bool:
         """Whether the budget of tokens is used up."""
@@ -119,6 +118,13 @@ class Progress:
         if limit := config.recipe.max_sampled_tokens:
             return min(1.0, self.sampled / limit)
         return config.share_before(step)
+
+
+def _count(value: Any) -> int:
+    """Of what was done or sampled."""
+    if not 0 <= (count := int(value)) < 1 << 40:
+        raise ValueError(f"this is no count: {count!r:.80}")
+    return count
 
 
 @dataclass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,7 @@ from moot.debate.types import Question
 from moot.errors import ConfigError
 from moot.evaluate import unseen
 from moot.evaluate.unseen import unseen_questions
+from moot.runs import Run
 from moot.settings.train import TrainConfig
 from moot.tasks.task import Task
 
@@ -64,6 +66,29 @@ def test_questions_debated_for_a_signal_count_as_training_as_many_as_there_were(
     searching = replace(CONFIG, optim=replace(CONFIG.optim, num_train_datapoints=4), parts=("min_signal:debates=9",))
     asked = [unseen_questions(task(TEXTS), searching, 1, 6, saved)[0] for saved in (0, 1, [[4, 1]], [[2, 1], [5, 1]])]
     assert ["".join(question.text for question in each) for each in asked] == ["cdef", "cdf", "cdf", "de"]
+
+
+@pytest.mark.parametrize("saved", [[[0, 10**12]], 10**12, [[1]], "x", [[0, -1]], [["a", 1]], [[0, 1e999]], 1.5, [None]])
+def test_further_questions_that_no_run_has_are_not_listed(saved: object) -> None:
+    with pytest.raises(ConfigError, match="a checkpoint's further questions are damaged"):
+        unseen_questions(task(TEXTS), CONFIG, 1, 6, saved)
+
+
+@pytest.mark.parametrize("name", ["batch_size", "num_train_datapoints", "warm_questions", "eval_questions"])
+def test_numbers_of_questions_that_no_memory_holds_are_refused(name: str) -> None:
+    of_optim = name in ("batch_size", "num_train_datapoints")
+    with pytest.raises(ConfigError, match=f"{name} must be at most 1"):
+        replace(CONFIG.optim, **{name: 10**12}) if of_optim else replace(CONFIG, **{name: 10**12})
+
+
+def test_a_run_that_says_it_started_from_itself_is_looked_at_once(tmp_path: Path) -> None:
+    config = replace(CONFIG, model=replace(CONFIG.model, engine="scripted"), start=str(tmp_path / "run"))
+    run = Run.create(tmp_path / "run", config.as_dict(), {})
+    run.checkpoint_place(1)
+    run.commit_checkpoint(1, {}, keep=True)
+    questions, notes = unseen_questions(task(TEXTS), config, 1, 6)
+    assert [question.text for question in questions] == ["c", "d", "e", "f"]
+    assert any("which of these questions that has seen is not known" in note for note in notes)
 
 
 def test_nothing_left_is_an_error_with_the_way_out() -> None:

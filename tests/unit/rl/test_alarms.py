@@ -284,6 +284,16 @@ def test_without_answers_length_collapse_looks_at_agreement(
     assert found[-1] == rings
 
 
+@pytest.mark.parametrize("count", [-1, 10**400, "3", None])
+def test_counts_that_are_none_are_a_damaged_checkpoint(count: object) -> None:
+    alarms = Alarms()
+    alarms.update([])
+    state = alarms.state()
+    state["window"][0]["debates"] = count  # what somebody else sealed
+    with pytest.raises((ValueError, TypeError)):
+        Alarms.from_state(state)
+
+
 def test_a_checkpoint_from_before_this_alarm_is_read() -> None:
     alarms = Alarms()
     alarms.update([FINE] * 20)

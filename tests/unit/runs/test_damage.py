@@ -1,5 +1,6 @@
 """What is damaged, or of another version, is told in one line that says where and what to do."""
 
+import hashlib
 import json
 import zipfile
 from dataclasses import asdict, replace
@@ -210,6 +211,16 @@ def test_arrays_that_do_not_fit_each_other_are_damage(run: Run, name: str, odd: 
 
 
 # Of another shape
+
+
+@pytest.mark.parametrize("sampled", [1e999, 10**400, -1])
+def test_a_sealed_checkpoint_that_counts_without_end_is_passed_over(run: Run, sampled: float) -> None:
+    file = run.checkpoints()[0][1] / "state.json"
+    body = json.dumps({**json.loads(json.loads(file.read_text())["body"]), "sampled": sampled})
+    file.write_text(json.dumps({"sha256": hashlib.sha256(body.encode()).hexdigest(), "body": body}))
+    assert main(["train", "--resume", str(run.path), "--num-train-datapoints", "5"]) == 0
+    assert [row["step"] for row in run.metrics()] == [1, 2, 3, 4, 5]
+    assert (run.path / "aside" / "001" / "checkpoints" / "000004").is_dir()
 
 
 def test_labels_of_another_shape_are_asked_for_again(run: Run) -> None:
