@@ -278,9 +278,16 @@ class JudgeTraining(Part):
     def committed(self, setup: Setup, step: int, sampler: Sampler) -> None:
         """Lets go of the states that no checkpoint needs."""
         if self.settings.every:
-            kept = [(saved.state or {}).get("parts", {}).get(self.name, {}) for saved in checkpoints(setup.run)]
-            ends = {0, self.settings.steps, self.steps.done, *(int(state.get("steps", 0)) for state in kept)}
+            kept = (self._steps_at(saved.state) for saved in checkpoints(setup.run))
+            ends = {0, self.settings.steps, self.steps.done, *kept}
             self.steps.prune(ends | {self.steps.serving_at(end) for end in ends})
+
+    def _steps_at(self, state: Mapping[str, Any] | None) -> int:
+        """Its steps that a checkpoint knows; 0 where that is damaged, and nothing can continue from there."""
+        try:
+            return int((state or {})["parts"][self.name]["steps"])
+        except (KeyError, TypeError, ValueError, OverflowError):
+            return 0
 
     def state(self) -> dict[str, Any]:
         return {"steps": self.steps.done if hasattr(self, "steps") else 0, "paid": self.paid}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -85,6 +86,16 @@ def test_going_back_sets_the_later_steps_of_the_judge_aside(run: Run) -> None:
     assert lines(steps(run))[: len(whole)] == whole, "what is done again comes out the same"
     asides = [lines(file) for file in (run.path / "aside").glob("*/judge/steps.jsonl")]
     assert back == newest - 1 and asides == [added]
+
+
+@pytest.mark.parametrize("parts", ["x", {}, {"judge_training": "x"}, {"judge_training": {"steps": 1e999}}])
+def test_an_older_checkpoint_that_knows_no_steps_of_the_judge_ends_no_run(run: Run, parts: object) -> None:
+    file = run.checkpoints()[1][1] / "state.json"
+    body = json.dumps({**json.loads(json.loads(file.read_text())["body"]), "parts": parts})
+    file.write_text(json.dumps({"sha256": hashlib.sha256(body.encode()).hexdigest(), "body": body}))
+    count = len(lines(steps(run)))
+    continued(run)
+    assert len(lines(steps(run))) > count
 
 
 def test_held_out_answers_that_are_damaged_are_not_measured_on(run: Run) -> None:
