@@ -70,7 +70,7 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(tmp_path: Path) -> None:
     [
         (
             ["--preset", "nope"],
-            "preset must be one of demo, majority, truth, math, easy, hard, v1, aime, advocates, got 'nope'",
+            "preset must be one of demo, majority, votes, truth, math, easy, hard, v1, aime, advocates, got 'nope'",
         ),
         (["--num-agents", "2"], "num_agents must be at least 3 to train, got 2: with fewer nobody can vote"),
         (["--reward-mix", "2"], "reward_mix must be between 0 and 1, got 2.0"),

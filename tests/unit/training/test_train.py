@@ -307,6 +307,7 @@ def test_the_presets_are_the_published_tables() -> None:
     assert {name: preset.debate.task for name, preset in PRESETS.items()} == {
         "demo": "arithmetic",
         "majority": "gsm8k",
+        "votes": "countdown",
         "truth": "gsm8k",
         "math": "math",
         "easy": "gsm8k",
