@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,14 @@ def greedy_free(max_tokens: int = 20, **options: Any) -> SamplingParams:
 
 async def one(sampler: Any, prompt: list[int] = PROMPT, params: SamplingParams | None = None) -> Sample:
     return (await sampler.sample(prompt, params or greedy_free()))[0]
+
+
+async def until(true: Callable[[], bool]) -> None:
+    def wait() -> None:
+        while not true():
+            time.sleep(0.001)
+
+    await asyncio.to_thread(wait)
 
 
 async def trained(engine: Any, steps: int = 3, rate: float = 0.02) -> Any:

@@ -20,18 +20,11 @@ from moot.engine.local.network import Adapter, Network
 from moot.engine.local.pages import PAGE, Cached, PageStore
 from moot.engine.local.sampling import Picker, StopCheck
 from moot.engine.local.scoring import Asked
+from moot.engine.local.several import Seats, Weights
 from moot.engine.protocol import Floats, Ints, Sample, SamplingParams
 
 DRAWS = 64
 """Random numbers a request takes from its generator at a time."""
-
-
-@dataclass(eq=False)
-class Weights:
-    """What one sampler runs. Its identity tells whose cached keys are whose."""
-
-    key: int
-    adapter: Adapter
 
 
 @dataclass(eq=False)
@@ -132,10 +125,10 @@ class PlainBatch:
     """Kernel by kernel: on a CPU, and on a GPU where nothing better works. Its state on the device is remade when the
     rows or their pages change."""
 
-    def __init__(self, weights: Weights, network: Network, store: PageStore, deterministic: bool) -> None:
+    def __init__(self, network: Network, store: PageStore, seats: Seats, deterministic: bool) -> None:
         self.rows: list[Request] = []
         self.looks: deque[PendingTokens] = deque()
-        self._weights, self._network, self._store, self._deterministic = weights, network, store, deterministic
+        self._network, self._store, self._seats, self._deterministic = network, store, seats, deterministic
         self._plan: DecodePlan | None = None
         self._picker: Any = None
         self._inputs: Any = None
@@ -172,10 +165,15 @@ class PlainBatch:
         plan = self._plan = self._plan or self._make_ready()
         network.reserve(max(request.length for request in self.rows))
         attend = plan.attend(self._store.keys, self._store.values, self._positions)
-        hidden = network.hidden(self._inputs, self._positions, attend, self._weights.adapter)
+        hidden = network.hidden(self._inputs, self._positions, attend, self._adapter())
         tokens, logprobs = self._picker.pick(network.logits(hidden), draws(self.rows, network.device))
         self._inputs, self._positions = tokens, self._positions + 1
         return PendingTokens.at(list(self.rows), tokens, logprobs)
+
+    def _adapter(self) -> Adapter:
+        """Of each row its own. Asked for in every step: another batch may have seated others since."""
+        adapters = [request.weights.adapter for request in self.rows]
+        return self._seats.seat(adapters).of_sequences(adapters, 1, self._network.device)
 
     def _make_ready(self) -> DecodePlan:
         device = self._network.device

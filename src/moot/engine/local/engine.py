@@ -16,13 +16,14 @@ import numpy as np
 
 from moot.engine.local import checkpoint
 from moot.engine.local.adapter import freeze
-from moot.engine.local.batch import Request, Weights
+from moot.engine.local.batch import Request
 from moot.engine.local.losses import find_loss
 from moot.engine.local.memory import retry_on_oom
 from moot.engine.local.network import Adapter
 from moot.engine.local.pages import PageStore
 from moot.engine.local.sampling import StopCheck
 from moot.engine.local.scoring import Asked
+from moot.engine.local.several import Weights
 from moot.engine.local.shared import LocalSettings, SharedModel, load_shared
 from moot.engine.local.trainer import LoraTrainer, averaged_weights, move_average
 from moot.engine.local.worker import Worker

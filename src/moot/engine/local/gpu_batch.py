@@ -14,20 +14,30 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from moot.engine.local.batch import PendingTokens, Request, Weights
-from moot.engine.local.graphs import DRAW, GIVEN, POSITION, SOURCE, TEMPERATURE, GraphDecoder, filtered
+from moot.engine.local.batch import PendingTokens, Request
+from moot.engine.local.graphs import (
+    DRAW,
+    GIVEN,
+    POSITION,
+    SLOT,
+    SOURCE,
+    STATE,
+    TEMPERATURE,
+    GraphDecoder,
+    filtered,
+)
 from moot.engine.local.memory import upload
 from moot.engine.local.pages import PAGE
 from moot.engine.local.sampling import Picker
 
 
 class GpuBatch:
-    def __init__(self, weights: Weights, decoder: GraphDecoder) -> None:
+    def __init__(self, decoder: GraphDecoder) -> None:
         self.rows: list[Request] = []
         self.looks: deque[PendingTokens] = deque()
-        self._weights, self._decoder = weights, decoder
+        self._decoder = decoder
         most = decoder.rows
-        self._state = np.zeros((5, most), np.int64)
+        self._state = np.zeros((STATE, most), np.int64)
         self._draws, self._temperatures = self._state[DRAW].view(np.float64), self._state[TEMPERATURE].view(np.float64)
         self._table = np.full((most, decoder.pages), decoder.scratch, np.int32)
         self._table_changed, self._sent = True, 0
@@ -85,7 +95,11 @@ class GpuBatch:
     def launch(self) -> PendingTokens:
         count, decoder = len(self.rows), self._decoder
         picks = not any(filtered(request) for request in self.rows)
-        size = decoder.size(count, self._weights.adapter, picks)
+        adapters = [request.weights.adapter for request in self.rows]
+        together = decoder.seats.seat(adapters)
+        if together.slots:
+            self._state[SLOT, :count] = [together.slot(adapter) for adapter in adapters]
+        size = decoder.size(count, together, picks)
         self._draws[:count] = [request.draw() for request in self.rows]
         state = self._state.copy()
         state[:, count:] = 0
@@ -98,11 +112,11 @@ class GpuBatch:
             self._table_changed, self._sent = False, size
         decoder.set_state(upload(state, decoder.device), self._last)
         if picks:
-            tokens, logprobs = decoder.step(size, self._weights.adapter)
+            tokens, logprobs = decoder.step(size, together)
         else:
             if self._picker is None:
                 self._picker = Picker([request.params for request in self.rows], decoder.vocab_size, decoder.device)
-            logits = decoder.logits(size, self._weights.adapter)[:count]
+            logits = decoder.logits(size, together)[:count]
             tokens, logprobs = self._picker.pick(logits, upload(self._draws[:count].copy(), decoder.device))
         self._last[: len(tokens)] = tokens
         look = decoder.look(list(self.rows), tokens, logprobs)

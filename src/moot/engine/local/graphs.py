@@ -18,22 +18,24 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from moot.engine.local.adapter import tensors
 from moot.engine.local.batch import PendingTokens, Request
 from moot.engine.local.memory import free_failed, upload
-from moot.engine.local.network import Adapter, Attend, Network
+from moot.engine.local.network import Attend, Network
 from moot.engine.local.paged import Pass, block_rows, paged_attention, paged_prefill, write_pages
 from moot.engine.local.pages import PAGE, PageStore
 from moot.engine.local.sampling import Picker, pick
 from moot.engine.local.sampling_triton import choose
+from moot.engine.local.several import Kind, Seats, Together
 from moot.engine.protocol import in_words
 
 SIZES = (8, 16, 32, 64, 96, 128, 192, 256)
 """Rows of a captured batch; above the last, multiples of half of it. More sizes waste less, but each takes a moment to
 capture."""
-SOURCE, GIVEN, POSITION, DRAW, TEMPERATURE = range(5)
+STATE = 6
+SOURCE, GIVEN, POSITION, DRAW, TEMPERATURE, SLOT = range(STATE)
 """What a step is told of each row, 8 bytes each: where in the last step its token was picked, or -1 and the token
-itself; the token's position; the draw and the temperature, both as float64."""
+itself; the token's position; the draw and the temperature, both as float64; and where its adapter stands, if there are
+several."""
 PATIENCE = 16
 """Steps for which a larger size that is captured will do, before the one that is wanted is captured too: a batch that
 fills again, or runs dry, passes sizes on the way."""
@@ -43,7 +45,6 @@ there by then."""
 _CAPTURING = threading.Lock()
 """A process captures one thing at a time; a second engine in it has a thread of its own."""
 
-Kind = tuple[Any, ...]
 Captured = Callable[[], Tensor]
 """Runs a step, and gives its logits where it does not pick from them."""
 
@@ -63,13 +64,12 @@ class GraphDecoder:
         self.rows, self.pages = size_for(max_batch), -(-max_length // PAGE)
         self.scratch, self.vocab_size = store.scratch, network.vocab_size
         network.reserve(max_length)  # a captured step keeps reading the table it was captured with
-        self._state = torch.zeros(5, self.rows, dtype=torch.long, device=self.device)
+        self._state = torch.zeros(STATE, self.rows, dtype=torch.long, device=self.device)
         self._previous = torch.zeros(2 * self.rows, dtype=torch.long, device=self.device)
         self._table = torch.full((self.rows, self.pages), store.scratch, dtype=torch.int32, device=self.device)
         self._tokens = torch.zeros(self.rows, dtype=torch.long, device=self.device)
         self._logprobs = torch.zeros(self.rows, dtype=torch.float64, device=self.device)
-        self._adapters: dict[Kind, Adapter] = {}
-        self._loaded: Adapter = ()
+        self.seats = Seats(network, captures=True)
         self._graphs: dict[Kind, Captured] = {}
         self._wanted: Counter[Kind] = Counter()
         self._version = store.version
@@ -79,16 +79,16 @@ class GraphDecoder:
         self.notes: tuple[str, ...] = ()
         self._begin()
         with torch.inference_mode():
-            self._graphs[SIZES[0], True] = self._first_capture()
+            self._graphs[(), SIZES[0], True] = self._first_capture()
             self.prefills = self._can_prefill()
 
     def _first_capture(self) -> Captured:
         try:
-            return self._capture(SIZES[0], (), True)
+            return self._capture(SIZES[0], Together((), ()), True)
         except Exception as error:
             free_failed(error)
             self._pick = pick
-            captured = self._capture(SIZES[0], (), True)
+            captured = self._capture(SIZES[0], Together((), ()), True)
             self.notes = (
                 *self.notes,
                 f"the kernel that picks tokens does not run, so sampling is slower: {in_words(error)}",
@@ -129,17 +129,15 @@ class GraphDecoder:
         self._pick(logits, temperatures, draws, tokens, logprobs)
         return tokens, logprobs
 
-    def size(self, rows: int, adapter: Adapter, picks: bool) -> int:
+    def size(self, rows: int, together: Together, picks: bool) -> int:
         """Of the step that runs so many rows."""
         self._leave_moved()
-        wanted, kind = size_for(rows), _shape(adapter)
-        if (*kind, wanted, picks) in self._graphs:
+        wanted, kind = size_for(rows), together.kind
+        if (kind, wanted, picks) in self._graphs:
             return wanted
-        self._wanted[*kind, wanted, picks] += 1
-        larger = [
-            size for *of, size, picking in self._graphs if (tuple(of), picking) == (kind, picks) and size > wanted
-        ]
-        return min(larger) if larger and self._wanted[*kind, wanted, picks] < PATIENCE else wanted
+        self._wanted[kind, wanted, picks] += 1
+        larger = [size for of, size, picking in self._graphs if (of, picking) == (kind, picks) and size > wanted]
+        return min(larger) if larger and self._wanted[kind, wanted, picks] < PATIENCE else wanted
 
     def set_table(self, table: Tensor, owner: object) -> None:
         self._table[: len(table), : table.shape[1]] = table
@@ -149,19 +147,19 @@ class GraphDecoder:
         self._state.copy_(state)
         self._previous.copy_(previous)
 
-    def step(self, size: int, adapter: Adapter) -> tuple[Tensor, Tensor]:
+    def step(self, size: int, together: Together) -> tuple[Tensor, Tensor]:
         """The next tokens and their logprobs, in memory that the next call overwrites."""
-        self._run(size, adapter, True)
+        self._run(size, together, True)
         return self._tokens[:size], self._logprobs[:size]
 
-    def logits(self, size: int, adapter: Adapter) -> Tensor:
-        return self._run(size, adapter, False)
+    def logits(self, size: int, together: Together) -> Tensor:
+        return self._run(size, together, False)
 
-    def _run(self, size: int, adapter: Adapter, picks: bool) -> Tensor:
-        kind, static = _shape(adapter), self.seated(adapter)
-        if (*kind, size, picks) not in self._graphs:
-            self._graphs[*kind, size, picks] = self._try_capture(size, static, picks)
-        return self._graphs[*kind, size, picks]()
+    def _run(self, size: int, together: Together, picks: bool) -> Tensor:
+        step = (together.kind, size, picks)
+        if step not in self._graphs:
+            self._graphs[step] = self._try_capture(size, together, picks)
+        return self._graphs[step]()
 
     def _leave_moved(self) -> None:
         """Captured steps read pages where they no longer are."""
@@ -171,42 +169,31 @@ class GraphDecoder:
             self._begin()  # torch may refuse to capture into a pool whose graphs are gone
             self._version = self._store.version
 
-    def seated(self, adapter: Adapter) -> Adapter:
-        """The adapter's values, in the memory the graphs of its shape read; good until another is seated."""
-        kind = _shape(adapter)
-        if kind not in self._adapters:
-            self._adapters[kind] = self._network.seat(adapter)
-        static = self._adapters[kind]
-        if adapter and self._loaded is not adapter:  # adapters of all shapes stand in the same place
-            torch._foreach_copy_(tensors(static), tensors(adapter))
-            self._loaded = adapter
-        return static
-
-    def _try_capture(self, size: int, adapter: Adapter, picks: bool) -> Captured:
+    def _try_capture(self, size: int, together: Together, picks: bool) -> Captured:
         try:
-            return self._capture(size, adapter, picks)
+            return self._capture(size, together, picks)
         except Exception as error:
             free_failed(error)
             warnings.warn(
                 f"a step of {size} rows could not be captured, so it is slower: {in_words(error)}", stacklevel=2
             )
-        step, left, graphs = self._whole_step(size, adapter, picks), TRY_AGAIN, self._graphs
+        step, left, graphs = self._whole_step(size, together, picks), TRY_AGAIN, self._graphs
 
         def uncaptured() -> Tensor:
             nonlocal left
             left -= 1
             if not left:
-                graphs.pop((*_shape(adapter), size, picks), None)
+                graphs.pop((together.kind, size, picks), None)
             return step()
 
         return uncaptured
 
-    def _capture(self, size: int, adapter: Adapter, picks: bool) -> Captured:
+    def _capture(self, size: int, together: Together, picks: bool) -> Captured:
         with _CAPTURING:
-            return self._record(self._whole_step(size, adapter, picks))
+            return self._record(self._whole_step(size, together, picks))
 
-    def _whole_step(self, size: int, adapter: Adapter, picks: bool) -> Captured:
-        source, given, positions = (self._state[row, :size] for row in (SOURCE, GIVEN, POSITION))
+    def _whole_step(self, size: int, together: Together, picks: bool) -> Captured:
+        source, given, positions, slots = (self._state[row, :size] for row in (SOURCE, GIVEN, POSITION, SLOT))
         draws, temperatures = (self._state[row, :size].view(torch.float64) for row in (DRAW, TEMPERATURE))
         table = self._table[:size]
 
@@ -220,6 +207,7 @@ class GraphDecoder:
                 write_pages(k, v, keys, values, page_ids, within)
                 return paged_attention(q, keys, values, table, positions)
 
+            adapter = together.of_tokens(slots) if together.slots else together.adapter
             logits = self._network.logits(self._network.hidden(tokens, positions, attend, adapter))
             if not picks:
                 return logits
@@ -284,8 +272,3 @@ class GraphDecoder:
 def filtered(request: Request) -> bool:
     """Top-k and top-p sort the vocabulary, which the captured step does not."""
     return request.params.top_p < 1 or request.params.top_k != -1
-
-
-def _shape(adapter: Adapter) -> Kind:
-    """What must be equal for two adapters to share a graph."""
-    return (tuple(sorted((name, *low.a.shape) for name, low in adapter[0].items())),) if adapter else ()

@@ -32,6 +32,10 @@ GROUPS = {
     "down": ("down_proj",),
 }
 """Matrices with the same input are run as one."""
+SLOTS = 8
+"""Adapters that one pass may serve."""
+ROOM = {"cpu": 0, "cuda": SLOTS}
+"""For how many of them there is room behind each matrix. A CPU has nothing to gain by it."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,8 @@ class LowRank:
     b: Tensor  # [out, ranks]: block diagonal, so that members do not mix
     seated: bool = False
     """`a` stands in the rows behind the group's own matrix, so that one product gives both."""
+    own: Tensor | None = None
+    """Where adapters stand behind each other in `a` and `b`: `[T, adapters]`, which of them each token has."""
 
 
 Adapter = Sequence[Mapping[str, LowRank]]
@@ -56,7 +62,7 @@ class Linear:
     """The weight once more, in the order the CPU's bfloat16 product wants it; without it every call reorders the matrix
     anew."""
     whole: Tensor | None = None
-    """The memory of the weight, with room behind it for an adapter's `a`."""
+    """The memory of the weight, with room behind it for adapters' `a`."""
     whole_bias: Tensor | None = None
 
     @property
@@ -77,9 +83,15 @@ class Linear:
         """Without the update, and what is to be added: `[T, ranks]` times `[out, ranks]`. For where no gradient is
         wanted."""
         if update.seated and self.whole is not None:
-            y, z = torch.split(F.linear(x, self.whole, self.whole_bias), [len(self.weight), len(update.a)], dim=1)
-            return y, (z, update.b)
-        return self(x, None), (F.linear(x, update.a), update.b)
+            sizes = [len(self.weight), len(update.a)]
+            bias = None if self.whole_bias is None else self.whole_bias[: sum(sizes)]
+            y, z = torch.split(F.linear(x, self.whole[: sum(sizes)], bias), sizes, dim=1)
+        else:
+            y, z = self(x, None), F.linear(x, update.a)
+        if update.own is not None:
+            apart = z.reshape(len(z), update.own.shape[1], -1)
+            z = torch.where(update.own[:, :, None], apart, 0).flatten(1)
+        return y, (z, update.b)
 
 
 class _Adapted(torch.autograd.Function):
@@ -131,7 +143,8 @@ def _pack(linear: Linear) -> Linear:
 def _fuse(modules: Sequence[Any]) -> Linear:
     """One matrix for modules that share their input; the modules become views of it, so nothing is held twice."""
     plain = [getattr(module, "base_layer", module) for module in modules]
-    ranks = sum(low.weight.shape[0] for module in modules for low in getattr(module, "lora_A", {}).values())
+    room = ROOM["cpu" if plain[0].weight.device.type == "cpu" else "cuda"]
+    ranks = room * sum(low.weight.shape[0] for module in modules for low in getattr(module, "lora_A", {}).values())
     weights, biases = [module.weight.detach() for module in plain], [module.bias for module in plain]
     bias = None if biases[0] is None else torch.cat([item.detach() for item in biases])
     if len(plain) == 1 and not ranks:
@@ -249,7 +262,7 @@ class Network:
         )
 
     def _gate(self, linear: Linear, x: Tensor, update: LowRank | None) -> Tensor:
-        if update is None or torch.is_grad_enabled():
+        if update is None or update.own is not None or torch.is_grad_enabled():
             return self.steps.gate(linear(x, update), None)
         return self.steps.gate(*linear.apart(x, update))
 
@@ -257,10 +270,10 @@ class Network:
         x, added = self._block(x, None, *given)
         return x + added
 
-    def seat(self, adapter: Adapter) -> Adapter:
-        """Memory for an adapter of this shape that captured steps may keep reading; its values are not yet there."""
+    def seats(self, adapter: Adapter, count: int) -> Adapter:
+        """Memory for so many adapters of this shape, behind each other; their values are not yet there."""
         return [
-            {name: _seated(low, self.layers[index].linear[name].room) for name, low in layer.items()}
+            {name: _seats(low, count, self.layers[index].linear[name].room) for name, low in layer.items()}
             for index, layer in enumerate(adapter)
         ]
 
@@ -273,7 +286,9 @@ class Network:
         return torch.mm(hidden, self.head.t(), out_dtype=torch.float32)
 
 
-def _seated(low: LowRank, room: Tensor | None) -> LowRank:
-    if room is None or room.shape != low.a.shape:
-        return LowRank(torch.empty_like(low.a), torch.empty_like(low.b))
-    return LowRank(room, torch.empty_like(low.b), seated=True)
+def _seats(low: LowRank, count: int, room: Tensor | None) -> LowRank:
+    ranks, width = count * len(low.a), low.a.shape[1]
+    b = low.b.new_zeros(len(low.b), ranks)  # zeros: what is empty is multiplied too, and must be finite
+    if room is None or len(room) < ranks or room.shape[1] != width:
+        return LowRank(low.a.new_zeros(ranks, width), b)
+    return LowRank(room[:ranks], b, seated=True)

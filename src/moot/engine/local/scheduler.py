@@ -17,12 +17,13 @@ from torch import Tensor
 
 from moot.engine.handover import Inbox
 from moot.engine.local.attention import Continuation, prefill_attention
-from moot.engine.local.batch import PendingTokens, PlainBatch, Request, Weights, draws, least_of_use
+from moot.engine.local.batch import PendingTokens, PlainBatch, Request, draws, least_of_use
 from moot.engine.local.memory import free_failed, out_of_memory, pause, upload
-from moot.engine.local.network import Network
+from moot.engine.local.network import Adapter, Network
 from moot.engine.local.pages import PAGE, Cached, OutOfPages, PageStore, begin_alike
 from moot.engine.local.sampling import Picker
 from moot.engine.local.scoring import asked_logprobs
+from moot.engine.local.several import Seats, Weights, fit_together
 from moot.engine.protocol import Floats, Ints, Sample, in_words
 from moot.errors import EngineError
 
@@ -66,7 +67,9 @@ class Scheduler:
         self._owed: set[Request] = set()
         """Everyone who came in and has no answer yet, in whatever list they are: what goes wrong between two lists
         loses nobody."""
-        self.batches: dict[int, Batch] = {}
+        self.batches: list[Batch] = []
+        """One, but for weights that do not fit together."""
+        self._seats = Seats(network, captures=False)
         self.stats = {"prefilled": 0, "reused": 0, "decoded": 0, "steps": 0, "preempted": 0, "out_of_memory": 0}
         self.allowed = max_batch
         """Rows that run at once: fewer than `max_batch` after memory ran out, then one more with each step; the tokens
@@ -91,10 +94,9 @@ class Scheduler:
         with torch.inference_mode():
             self._leave_cancelled()
             self._admit()
-            for key, batch in list(self.batches.items()):
+            for batch in list(self.batches):
                 self._guard(self._decode, batch, batch.rows, batch)
-                if not batch.rows and not batch.looks:
-                    self.batches.pop(key, None)
+            self.batches = [batch for batch in self.batches if batch.rows or batch.looks]
             self.allowed = min(self.max_batch, self.allowed + 1)
             self.prefill_tokens = min(self._most_prefill, self.prefill_tokens + PAGE)
         if not self.has_work():
@@ -114,7 +116,7 @@ class Scheduler:
 
     def _everyone(self) -> list[Request]:
         """Those who run, and those whose last token is on its way."""
-        requests = [request for batch in self.batches.values() for request in (*batch.rows, *_unread(batch))]
+        requests = [request for batch in self.batches for request in (*batch.rows, *_unread(batch))]
         return list({id(request): request for request in requests}.values())
 
     def _guard(
@@ -147,7 +149,7 @@ class Scheduler:
             return False
         if batch is None:
             self.allowed = min(
-                self.allowed, sum(len(other.rows) for other in self.batches.values()) + max(1, len(concerned) // 2)
+                self.allowed, sum(len(other.rows) for other in self.batches) + max(1, len(concerned) // 2)
             )
             self.prefill_tokens = max(
                 LEAST_PREFILL, min(self.prefill_tokens, sum(len(request.known()) for request in concerned)) // 2
@@ -175,7 +177,7 @@ class Scheduler:
     def _preempt(self, request: Request) -> None:
         """Let it wait again; it is prefilled with what it has so far. Nothing of it may be on its way."""
         self.waiting.appendleft(request)
-        self.batches[request.weights.key].remove(request)
+        self._leave_batch(request)
         request.source, request.sought = request.cached, True
         self._retire(request)
         self.stats["preempted"] += 1
@@ -188,11 +190,14 @@ class Scheduler:
             failure.__cause__ = error
             error = failure
         try:
-            for batch in self.batches.values():
-                batch.remove(request)
+            self._leave_batch(request)
             self._discard(request)
         finally:  # it is in no list any more
             self._answer(request, error)
+
+    def _leave_batch(self, request: Request) -> None:
+        for batch in self.batches:
+            batch.remove(request)
 
     def _answer(self, request: Request, result: Sample | Floats | BaseException) -> None:
         self._owed.discard(request)
@@ -217,7 +222,7 @@ class Scheduler:
             if request.cancelled and not request.settled:
                 self._owed.discard(request)
                 request.settled = True
-                self.batches[request.weights.key].remove(request)
+                self._leave_batch(request)
                 self._retire(request)
 
     # -- joining
@@ -229,14 +234,12 @@ class Scheduler:
             if not chosen:
                 return
             self._guard(self._prefill, chosen, chosen)
-            batch = self.batches.get(chosen[0].weights.key)
-            if self.decoder is None and batch is not None and batch.looks:
-                self._guard(
-                    self._read, batch, batch.rows, batch
-                )  # on its own: those who were read are no longer to be prefilled
+            for batch in self.batches if self.decoder is None else ():
+                if batch.looks:  # on its own: those who were read are no longer to be prefilled
+                    self._guard(self._read, batch, batch.rows, batch)
 
     def _choose(self) -> list[Request]:
-        """Requests for one prefill pass, in order of arrival, all of the same weights. The others wait on."""
+        """Requests for one prefill pass, in order of arrival, that run in one batch. The others wait on."""
         chosen, put_off = list[Request](), list[Request]()
         try:
             self._fill(chosen, put_off)
@@ -248,19 +251,19 @@ class Scheduler:
         return chosen
 
     def _fill(self, chosen: list[Request], put_off: list[Request]) -> None:
-        budget = self.prefill_tokens
-        running = sum(len(batch.rows) for batch in self.batches.values())
+        budget, beside = self.prefill_tokens, dict[int, Weights]()
+        running = sum(len(batch.rows) for batch in self.batches)
         while self.waiting and running + len(chosen) < self.allowed and budget > 0:
             request = self.waiting.popleft()
             put_off.append(request)
             known = request.known()
             source, shared = self._reusable(request, known)
-            if chosen and (
-                request.weights is not chosen[0].weights or len(known) - shared > budget or self.deterministic
-            ):
+            fits = fit_together([*beside.values(), request.weights]) and len(known) - shared <= budget
+            if chosen and (self.deterministic or not fits):
                 break
             worth = shared + WORTH_WAITING
-            if worth <= request.most_shared and any(begin_alike(other.prompt, known, worth) for other in chosen):
+            twins = [other for other in chosen if other.weights is request.weights]
+            if worth <= request.most_shared and any(begin_alike(twin.prompt, known, worth) for twin in twins):
                 continue  # the next pass can copy what this one computes
             busy = running + len(chosen)
             share = self.decoder is not None and not self.deterministic  # the plain steps read each page for one row
@@ -280,6 +283,9 @@ class Scheduler:
                 break
             budget -= len(known) - shared
             self.stats["reused"] += shared
+            if not chosen:
+                beside = _weights(self._batch([request.weights]))
+            beside[request.weights.key] = request.weights
             chosen.append(put_off.pop())
 
     def _no_room(self, tokens: int) -> EngineError:
@@ -323,7 +329,7 @@ class Scheduler:
         if sampling:
             tokens, look = self._first_tokens(sampling, last)
             looks.append(look)
-        batch = self._batch(chosen[0].weights)
+        batch = self._batch([request.weights for request in chosen])
         stay = [place for place, request in enumerate(sampling) if request.left > 1]
         first = tokens[upload(np.array(stay), tokens.device)] if stay else None
         # From here on nothing may run out of memory: they would be prefilled again.
@@ -342,15 +348,18 @@ class Scheduler:
         tokens, logprobs = picker.pick(logits, draws(sampling, self.network.device))
         return tokens, PendingTokens.at(sampling, tokens, logprobs)
 
-    def _batch(self, weights: Weights) -> Batch:
-        if weights.key not in self.batches:
-            if self.decoder is None:
-                self.batches[weights.key] = PlainBatch(weights, self.network, self.store, self.deterministic)
-            else:
-                from moot.engine.local.gpu_batch import GpuBatch  # needs triton, as the decoder does
+    def _batch(self, weights: list[Weights]) -> Batch:
+        """The first in which they fit."""
+        for batch in self.batches:
+            if fit_together([*_weights(batch).values(), *weights]):
+                return batch
+        if self.decoder is None:
+            self.batches.append(PlainBatch(self.network, self.store, self._seats, self.deterministic))
+        else:
+            from moot.engine.local.gpu_batch import GpuBatch  # needs triton, as the decoder does
 
-                self.batches[weights.key] = GpuBatch(weights, self.decoder)
-        return self.batches[weights.key]
+            self.batches.append(GpuBatch(self.decoder))
+        return self.batches[-1]
 
     def _run_prefill(self, parts: list[tuple[Request, Ints]], scores: list[Tensor]) -> Tensor:
         """Hidden states of the last token of each part to sample from. What the others ask for goes to the scores."""
@@ -367,10 +376,7 @@ class Scheduler:
         else:
             continuations = [Continuation(upload(np.array(pages), device), done, new) for pages, done, new in placed]
             attend = prefill_attention(self.store.keys, self.store.values, continuations)
-        adapter = parts[0][0].weights.adapter
-        hidden = self.network.hidden(
-            tokens, positions, attend, self.decoder.seated(adapter) if self.decoder is not None else adapter
-        )
+        hidden = self.network.hidden(tokens, positions, attend, self._adapter(parts))
         asked = asked_logprobs(self.network, hidden, spans)
         if asked is not None:
             scores.append(asked)
@@ -379,6 +385,14 @@ class Scheduler:
             cached.tokens = np.concatenate([cached.tokens, new])
         self.stats["prefilled"] += total
         return hidden[upload(ends, device)] if len(ends) else hidden[:0]
+
+    def _adapter(self, parts: list[tuple[Request, Ints]]) -> Adapter:
+        """Beside those of the rows that they will join: to seat others for one pass would be to copy them twice."""
+        adapters = [request.weights.adapter for request, _ in parts]
+        rows = self._batch([request.weights for request, _ in parts]).rows
+        seats = self._seats if self.decoder is None else self.decoder.seats
+        together = seats.seat([*adapters, *(request.weights.adapter for request in rows)])
+        return together.of_sequences(adapters, [len(new) for _, new in parts], self.network.device)
 
     # -- one token for everyone
     # -------------------------------------------------------------------------------------------------------
@@ -407,8 +421,8 @@ class Scheduler:
                         batch.grown(request)
                     break
                 except OutOfPages:
-                    if any(other.looks for other in self.batches.values()):
-                        for other in self.batches.values():
+                    if any(other.looks for other in self.batches):
+                        for other in self.batches:
                             self._read(other)  # some of them may be done
                         continue
                     everyone = self._everyone()
@@ -473,6 +487,10 @@ class Scheduler:
     def _cached(self, request: Request) -> Cached:
         assert request.cached is not None
         return request.cached
+
+
+def _weights(batch: Batch) -> dict[int, Weights]:
+    return {request.weights.key: request.weights for request in batch.rows}
 
 
 def _unread(batch: Batch) -> list[Request]:

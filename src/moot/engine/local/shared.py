@@ -14,12 +14,12 @@ from typing import Any, Literal
 import torch
 
 from moot.engine.local.adapter import add_lora
-from moot.engine.local.batch import Weights
 from moot.engine.local.memory import free_failed, retry_on_oom
 from moot.engine.local.models import Loaded, check_forward, load_model, pick_device, pick_dtype
 from moot.engine.local.network import Adapter, Network
 from moot.engine.local.pages import PageStore, make_store, page_size
 from moot.engine.local.scheduler import Scheduler
+from moot.engine.local.several import Weights, is_finite
 from moot.engine.local.threads import Threads
 from moot.engine.local.worker import Worker
 from moot.engine.memory_estimate import CACHE_PART, CPU_PASS, FIRST_PART, GIB, Place, Shape, pass_bytes, pass_tokens
@@ -108,7 +108,7 @@ class SharedModel:
         return _with_adapter(self._bare, self.settings, seed)
 
     def weights(self, adapter: Adapter) -> Weights:
-        return Weights(next(self._keys), adapter)
+        return Weights(next(self._keys), adapter, is_finite(adapter))
 
     def join(self, user: object) -> None:
         self._users.add(user)

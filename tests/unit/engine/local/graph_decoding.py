@@ -1,5 +1,5 @@
 """Run by test_attention.py in a process of its own: the decoder for GPUs, with triton's interpreter for its kernels and, in place of a
-captured graph, the step run again into the same memory. Two adapters and the base decode at once, in more rows than one size holds.
+captured graph, the step run again into the same memory. Three adapters and the base decode at once, in more rows than one size holds.
 Then one after the other: rows that stop while their next step is on its way, a cache too small for all, top-k beside none, and memory
 that runs out in a step. Each must sample what the plain steps sample."""
 
@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from moot.engine.local import LocalEngine, graphs
+from moot.engine.local import LocalEngine, graphs, network
 from moot.engine.local.graphs import Captured, GraphDecoder
 from moot.engine.local.pages import PageStore
 from moot.engine.protocol import AdamParams, Datum, Sample, SamplingParams
@@ -71,8 +71,8 @@ class Refusing(Rerun):
 def make(model: str, decoder: type[GraphDecoder] | None, cache_gib: float = 0.002, max_batch: int = 256) -> LocalEngine:
     engine = LocalEngine.create(model, device="cpu", dtype="fp32", max_cache_gib=cache_gib, max_batch=max_batch)
     if decoder is not None:
-        network, bound = engine._network, engine._store.count * PAGE_BYTES
-        parts = (len(network.layers), network.kv_heads, network.head_dim, network.dtype, network.device, bound)
+        ours, bound = engine._network, engine._store.count * PAGE_BYTES
+        parts = (len(ours.layers), ours.kv_heads, ours.head_dim, ours.dtype, ours.device, bound)
         store = PageStore(*parts, first_part=16)  # as on a GPU: it grows while sequences are sampled
         store.least_of_use = engine._store.least_of_use
         engine._store = engine._scheduler.store = store
@@ -85,7 +85,7 @@ def make(model: str, decoder: type[GraphDecoder] | None, cache_gib: float = 0.00
 async def with_adapters(model: str, decoder: type[GraphDecoder] | None) -> list[Sample]:
     engine = make(model, decoder)
     samplers = [await engine.base()]
-    for sign in (1.0, -1.0):
+    for sign in (1.0, -1.0, 1.0):
         tokens = np.arange(1, 21, dtype=np.int32)
         ones = np.ones(20, dtype=np.float32)
         await engine.forward_backward([Datum(tokens, tokens + 1, 0 * ones, sign * ones, ones)], "importance_sampling")
@@ -190,6 +190,7 @@ async def main(model: str) -> None:
 
 
 warnings.simplefilter("ignore")
+network.ROOM["cpu"] = network.SLOTS  # as on a GPU
 graphs.SIZES = (2, 4, 8)  # the interpreter takes its time for each row that only fills
 graphs.PATIENCE, graphs.TRY_AGAIN = 3, 4
 asyncio.run(main(sys.argv[1]))

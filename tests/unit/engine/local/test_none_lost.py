@@ -18,11 +18,12 @@ import pytest
 import torch
 
 from moot.engine.local import LocalEngine
-from moot.engine.local.batch import Request, Weights
+from moot.engine.local.batch import Request
 from moot.engine.local.engine import LocalSampler
 from moot.engine.local.pages import PageStore, page_size
 from moot.engine.local.sampling import StopCheck
 from moot.engine.local.scheduler import Scheduler
+from moot.engine.local.several import Weights
 from moot.engine.local.worker import Worker
 from moot.engine.protocol import SamplingParams
 from moot.errors import EngineError

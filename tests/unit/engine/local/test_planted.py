@@ -15,12 +15,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from moot.engine.local import LocalEngine, pages
 from moot.engine.local.adapter import freeze
-from moot.engine.local.batch import Request, Weights
+from moot.engine.local.batch import Request
 from moot.engine.local.losses import find_loss
 from moot.engine.local.pages import PAGE, PageStore, page_size
 from moot.engine.local.sampling import StopCheck, pick
 from moot.engine.local.scheduler import Scheduler
 from moot.engine.local.scoring import Asked
+from moot.engine.local.several import Weights
 from moot.engine.local.trainer import LoraTrainer
 from moot.engine.protocol import AdamParams, Datum, Sample, SamplingParams
 from moot.errors import EngineError
@@ -205,7 +206,7 @@ def play(
             scheduler.step()
         check_pages(store)
         waiting = [id(request) for request in scheduler.waiting]
-        rows = [id(request) for batch in scheduler.batches.values() for request in batch.rows]
+        rows = [id(request) for batch in scheduler.batches for request in batch.rows]
         assert len({*waiting, *rows}) == len(waiting) + len(rows), "in two places"
         assert all(not request.cached and not request.ahead and not request.settled for request in scheduler.waiting)
     assert not any(item.active for item in store._sequences)

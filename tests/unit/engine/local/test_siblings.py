@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -14,15 +13,7 @@ from moot.engine.local.adapter import lora_parameters
 from moot.engine.protocol import AdamParams
 from moot.errors import EngineError
 from support.datums import sampled_datum
-from support.engine_calls import PROMPT, greedy_free, one
-
-
-async def until(true: Callable[[], bool]) -> None:
-    def wait() -> None:
-        while not true():
-            time.sleep(0.001)
-
-    await asyncio.to_thread(wait)
+from support.engine_calls import PROMPT, greedy_free, one, until
 
 
 def test_base_weights_are_held_once_and_adapters_by_each(make_engine: Callable[..., Any]) -> None:
