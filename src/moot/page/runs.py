@@ -19,6 +19,7 @@ from typing import Any, BinaryIO, TypeVar
 
 from moot.debate.prompt_texts import Prompts
 from moot.errors import ConfigError
+from moot.evaluate.report import Report
 from moot.rl.alarms import ALARMS
 from moot.runs.prompt_of_turn import prompts_of
 from moot.runs.run import measured, metric_row
@@ -159,13 +160,15 @@ class Watched:
         """What `moot eval` reported about it, newest first, without the single questions."""
         reports: list[dict[str, Any]] = []
         for file in self.path.glob("evals/*/report.json"):
-            with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError, Outside):
+            with contextlib.suppress(OSError, ConfigError, Outside):
                 inside_file = inside(self.path, "evals", file.parent.name, "report.json")
-                report = read_whole(inside_file)
-                rows = [{key: value for key, value in row.items() if key != "by_question"} for row in report["rows"]]
-                judge = _dict(report.get("settings")).get("judge")
+                if (status := inside_file.stat()).st_size > LARGEST_JSON:
+                    continue
+                report = Report.read(inside_file)
+                rows = [{key: value for key, value in vars(row).items() if key != "by_question"} for row in report.rows]
+                judge = report.settings.get("judge")
                 about = {"name": file.parent.name, "judge": judge if isinstance(judge, str) else ""}
-                reports.append({**about, "written": inside_file.stat().st_mtime, "rows": rows})
+                reports.append({**about, "written": status.st_mtime, "rows": rows})
         return sorted(reports, key=lambda report: report["written"], reverse=True)[:20]
 
     def summary(self) -> dict[str, Any]:
