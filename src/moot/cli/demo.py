@@ -96,10 +96,9 @@ class Demo:
 def tell(debate: Debate, console: Terminal) -> None:
     """The question, then what each agent said, round by round, one line per section."""
     console.say(f"\nQuestion: {plain(debate.question.text)}", "bold")
-    for number in sorted({turn.round for turn in debate.turns}):
-        turns = [turn for turn in debate.turns if turn.round == number]
-        console.say("\nClosing ballot" if turns[0].ballot else f"\nRound {number}", "bold")
-        for turn in turns:
+    for round, turns in debate.rounds.items():
+        console.say(f"\n{round}", "bold")
+        for turn in (debate.turns[i] for i in turns):
             console.say(f"  Agent {turn.agent}")
             for name, content in (turn.fields or {"could not be read": turn.text}).items():
                 parts = content.splitlines() if name == "comparison" else [content]

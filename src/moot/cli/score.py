@@ -120,13 +120,11 @@ def show(scored: PlayedDebate, console: Console, title: str = "") -> Outcome:
     assert outcome is not None
     won, lost = _tally(scored, outcome)
     rows: list[tuple[str, list[str], str]] = [("", [f"Agent {agent}" for agent in range(debate.num_agents)], "dim")]
-    for round in sorted({turn.round for turn in debate.turns}):
-        turns = [turn for turn in debate.turns if turn.round == round]
-        cells = [f"{won[round, a]}–{lost[round, a]}" for a in range(debate.num_agents)]
-        for turn in turns:
-            cells[turn.agent] = "failed" if turn.failed else cells[turn.agent]
-        ballot = any(turn.ballot for turn in turns)
-        rows.append((f"{'closing ballot' if ballot else f'round {round}'}, votes won–lost", cells, ""))
+    for name, indices in debate.rounds.items():
+        turns = [debate.turns[i] for i in indices]
+        round, failed = turns[0].round, {turn.agent for turn in turns if turn.failed}
+        cells = ["failed" if a in failed else f"{won[round, a]}–{lost[round, a]}" for a in range(debate.num_agents)]
+        rows.append((f"{name.lower()}, votes won–lost", cells, ""))
     for name, values in _summary(scored).items():
         rows.append((name, [f"{value:+.3f}" for value in values], "dim" if "advantage" in name else ""))
     lines = [

@@ -25,13 +25,7 @@ def as_html(debate: Debate) -> str:
     given = map(debate.position, range(debate.num_agents))
     sides = ["" if position is None else f", for: {_text(position)}" for position in given]
     heads = "".join(f'<th style="{_CELL}">Agent {agent}{side}</th>' for agent, side in enumerate(sides))
-    rounds: dict[tuple[int, bool], dict[int, Turn]] = {}
-    for turn in debate.turns:
-        rounds.setdefault((turn.round, turn.ballot), {})[turn.agent] = turn
-    rows = "".join(
-        _row("Closing ballot" if ballot else f"Round {round}", said, debate.num_agents)
-        for (round, ballot), said in rounds.items()
-    )
+    rows = "".join(_row(debate, name, turns) for name, turns in debate.rounds.items())
     judges = "".join(f"<p><b>Outside judge {j}</b></p>{_turn(turn)}" for j, turn in enumerate(debate.jury))
     answer = "" if debate.question.answer is None else f"<p>Right answer: {_text(debate.question.answer)}</p>"
     table = (
@@ -42,8 +36,9 @@ def as_html(debate: Debate) -> str:
     return f"<div><p><b>{_text(debate.question.text)}</b></p>{answer}{table}{judges}</div>"
 
 
-def _row(name: str, said: dict[int, Turn], num_agents: int) -> str:
-    cells = (f'<td style="{_CELL}">{_turn(said[agent]) if agent in said else ""}</td>' for agent in range(num_agents))
+def _row(debate: Debate, name: str, turns: list[int]) -> str:
+    said = {debate.turns[i].agent: _turn(debate.turns[i]) for i in turns}
+    cells = (f'<td style="{_CELL}">{said.get(agent, "")}</td>' for agent in range(debate.num_agents))
     return f'<tr><th style="{_CELL}">{name}</th>{"".join(cells)}</tr>'
 
 
@@ -56,5 +51,9 @@ def _turn(turn: Turn) -> str:
 
 
 def _text(said: str) -> str:
-    cut = said if len(said) <= LONGEST else said[:LONGEST] + " …"
-    return escape(plain(cut), quote=True)
+    return text(said if len(said) <= LONGEST else said[:LONGEST] + " …")
+
+
+def text(said: object) -> str:
+    """A model's or a user's words, safe between tags and in attributes."""
+    return escape(plain(str(said)), quote=True)

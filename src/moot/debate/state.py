@@ -273,6 +273,14 @@ class Debate:
             rows[turn.agent].append(i)
         return rows
 
+    @property
+    def rounds(self) -> dict[str, list[int]]:
+        """For each round, by what it is called, the indices of its turns in order."""
+        rounds: dict[str, list[int]] = {}
+        for i, turn in enumerate(self.turns):
+            rounds.setdefault("Closing ballot" if turn.ballot else f"Round {turn.round}", []).append(i)
+        return rounds
+
     def turn_numbers(self) -> list[int]:
         """For each turn, which of its agent's turns it is, from 0."""
         counts = [itertools.count() for _ in range(self.num_agents)]

@@ -34,7 +34,7 @@ def check_types(choices: object) -> None:
     """Data from a file may hold anything; JSON's true must not pass for 1."""
     hints = _hints_of(cast(Hashable, type(choices)))
     for name, hint in ((name, hints[name]) for name in names_of(cast(Any, type(choices)))):
-        _check(name, getattr(choices, name), hint)
+        check_type(name, getattr(choices, name), hint)
 
 
 def read_fields(usual: T, written: str, what: str) -> T:
@@ -78,7 +78,8 @@ def fill_fields(usual: T, written: Mapping[str, str], what: str) -> T:
     return filled
 
 
-def _check(name: str, value: Any, hint: Any) -> None:
+def check_type(name: str, value: Any, hint: Any) -> None:
+    """Refuses by name a value that is not of the kind `hint`."""
     if get_origin(hint) is Literal:
         if value not in get_args(hint) or not isinstance(value, str):
             raise ConfigError(f"{name} must be {' or '.join(get_args(hint))}, got {value!r}")
@@ -86,12 +87,13 @@ def _check(name: str, value: Any, hint: Any) -> None:
         if not isinstance(value, tuple):
             raise ConfigError(f"{name} must be a list, got {value!r}")
         for item in value:
-            _check(f"each of the list {name}", item, get_args(hint)[0])
+            check_type(f"each of the list {name}", item, get_args(hint)[0])
     elif hint is float:
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise ConfigError(f"{name} must be a number, got {value!r}")
     elif not isinstance(value, hint) or (hint is int and isinstance(value, bool)):
-        raise ConfigError(f"{name} must be {'true or false' if hint is bool else hint.__name__}, got {value!r}")
+        kind = "true or false" if hint is bool else READ[hint][1] if hint in READ else hint.__name__
+        raise ConfigError(f"{name} must be {kind}, got {value!r}")
 
 
 def as_json(choices: object) -> dict[str, Any]:

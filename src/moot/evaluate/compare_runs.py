@@ -208,10 +208,10 @@ PANELS = (
 )
 
 
-def picture(members: Sequence[Group], against: str = "step") -> Picture:
+def picture(members: Sequence[Group], against: str = "step", panels: Sequence[Panel] = PANELS) -> Picture:
     """The panels for which some group has a curve."""
     drawn = []
-    for panel in PANELS:
+    for panel in panels:
         if lines := {group.label: line for group in members if (line := curve(group, panel, against))}:
             drawn.append((panel, lines))
     return drawn

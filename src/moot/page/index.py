@@ -20,9 +20,11 @@ from typing import Any, Literal
 
 from moot.page.filters import CHOICES, Where, clean
 from moot.page.order import ORDERS, ordered, select
-from moot.page.runs import LARGEST, Outside, inside, opened
+from moot.page.runs import LARGEST, UNREADABLE, Outside, inside
 from moot.runs.record import Damaged, read_summary, read_words
 from moot.runs.run import step_file, step_files
+from moot.util.disk import opened
+from moot.util.files import lines_in
 
 Part = Literal["debates", "held_out"]
 """The folder of a run: what it trained on, or what its evaluations played."""
@@ -388,7 +390,7 @@ def line_at(run: Path, step: int, number: int, place: Place | None = None, part:
     """The line of a debate: at its place, where that is known and still so, or by counting lines. None where there is
     none."""
     if place is not None:
-        with contextlib.suppress(OSError, Outside), opened(inside(run, part, step_file(step))) as file:
+        with contextlib.suppress(*UNREADABLE), opened(inside(run, part, step_file(step)), LARGEST) as file:
             if _stamp(os.fstat(file.fileno())) == place.stamp:
                 file.seek(place.offset)
                 return file.read(place.length)
@@ -397,12 +399,8 @@ def line_at(run: Path, step: int, number: int, place: Place | None = None, part:
 
 def lines(run: Path, step: int, part: Part = "debates") -> Iterator[tuple[int, bytes]]:
     """The debates of a step in the order of its file, each with the place where its line begins."""
-    with contextlib.suppress(OSError, Outside), opened(inside(run, part, step_file(step))) as file:
-        offset = 0
-        while line := file.readline(LONGEST_LINE):
-            if line != b"\n":
-                yield offset, line.removesuffix(b"\n")
-            offset += len(line)
+    with contextlib.suppress(*UNREADABLE), opened(inside(run, part, step_file(step)), LARGEST) as file:
+        yield from lines_in(file, LONGEST_LINE)
 
 
 def stamps(run: Path, part: Part = "debates") -> dict[int, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
@@ -10,7 +11,9 @@ from typing import Any
 
 from moot.errors import ConfigError
 from moot.page.index import LONGEST_LINE
-from moot.page.runs import Outside, inside, opened, read_whole
+from moot.page.runs import LARGEST_JSON, UNREADABLE, inside
+from moot.util.disk import opened, read_file
+from moot.util.files import lines_in
 from moot.util.json_text import read_json
 
 MOST = 50
@@ -46,8 +49,8 @@ class Trials:
             return None
         rows: list[Any] = []
         more = False
-        with contextlib.suppress(OSError, Outside), opened(inside(folder, "asked.jsonl")) as file:
-            for line in islice(iter(lambda: file.readline(LONGEST_LINE), b""), begin, begin + MOST + 1):
+        with contextlib.suppress(*UNREADABLE), opened(inside(folder, "asked.jsonl"), math.inf) as file:
+            for _, line in islice(lines_in(file, LONGEST_LINE), begin, begin + MOST + 1):
                 more = len(rows) == MOST
                 if not more:
                     rows.append(_row(line))
@@ -63,14 +66,14 @@ def _free(name: str, taken: dict[str, Path]) -> str:
 
 def _report(folder: Path) -> dict[str, Any] | None:
     try:
-        report = read_whole(inside(folder, "report.json"))
+        report = read_json(read_file(inside(folder, "report.json"), LARGEST_JSON))
         rows = report["rows"]
         return (
             report
             if isinstance(rows, list) and all("pair_accuracy" in row and "ballot" in row for row in rows)
             else None
         )
-    except (OSError, Outside, ConfigError, ValueError, KeyError, TypeError):
+    except (*UNREADABLE, ValueError, KeyError, TypeError):
         return None
 
 

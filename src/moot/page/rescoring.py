@@ -18,7 +18,7 @@ from moot.debate.scoring import Scoring
 from moot.debate.typed_fields import as_json
 from moot.errors import ConfigError
 from moot.page.filters import Refused, whole
-from moot.page.runs import LARGEST, inside
+from moot.page.runs import inside
 from moot.rl.advantages import ESTIMATORS
 from moot.runs.run import Run, step_file
 from moot.tools.rescore import SCORING, rescore
@@ -49,7 +49,7 @@ def rescored(path: Path, asked: Mapping[str, str]) -> dict[str, Any]:
     choices = _choices(asked)
     try:
         for name in ("run.json", "metrics.jsonl"):
-            _ordinary(inside(path, name))
+            inside(path, name)
         run = Run.open(path)
         trained = run.config.get("protocol", {})
         if not isinstance(trained, dict):
@@ -62,7 +62,7 @@ def rescored(path: Path, asked: Mapping[str, str]) -> dict[str, Any]:
         steps = [step for step in run.steps() if first <= step <= last]
         chosen = steps[-STEPS:]
         for step in chosen:
-            _ordinary(inside(path, "debates", step_file(step)))
+            inside(path, "debates", step_file(step))
         outcome = rescore(run, choices, chosen, CHANGES).as_json() if chosen else None
     except (ConfigError, KeyError, TypeError, AttributeError, ValueError, ArithmeticError, OSError) as error:
         raise Refused(f"this run cannot be counted again: {error}") from None
@@ -75,11 +75,6 @@ def rescored(path: Path, asked: Mapping[str, str]) -> dict[str, Any]:
         "numbers": ["reward_mix", *(OF_CHECKS if reward_named(str(trained.get("reward"))).checked else ())],
         "trained": own,
     }
-
-
-def _ordinary(file: Path) -> None:
-    if file.exists() and not (file.is_file() and file.stat().st_size <= LARGEST):
-        raise ConfigError(f"{file.name} is no ordinary file, or larger than a run's are")
 
 
 def _choices(asked: Mapping[str, str]) -> dict[str, Any]:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-import stat
 import threading
 import time
 from bisect import bisect_left
@@ -19,10 +18,12 @@ from typing import Any, BinaryIO, TypeVar
 
 from moot.debate.prompt_texts import Prompts
 from moot.errors import ConfigError
+from moot.evaluate.report import Report
 from moot.rl.alarms import ALARMS
 from moot.runs.prompt_of_turn import prompts_of
 from moot.runs.run import measured, metric_row
 from moot.settings.warm import warm_settings
+from moot.util.disk import opened, read_file
 from moot.util.files import digest
 from moot.util.json_text import read_json
 
@@ -52,29 +53,16 @@ class Outside(Exception):
     """A path that leads out of its run."""
 
 
+UNREADABLE = (OSError, ConfigError, Outside)
+"""What a file is passed over for."""
+
+
 def inside(run: Path, *parts: str) -> Path:
     """The file of a run, refused where a link leads out of it: a run may come from somebody else."""
     path = Path(os.path.realpath(run.joinpath(*parts)))  # which takes a link to itself for a file that cannot be opened
     if not path.is_relative_to(os.path.realpath(run)):
         raise Outside(f"{'/'.join(parts)} leads out of the run")
     return path
-
-
-def opened(path: Path) -> BinaryIO:
-    """For reading; OSError where it is no ordinary file. A pipe would never answer, and a device may do anything."""
-    if not stat.S_ISREG(path.stat().st_mode):
-        raise OSError(f"{path.name} is not an ordinary file")
-    # Should it be exchanged just now, nobody waits for it.
-    return os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb")
-
-
-def read_whole(path: Path) -> Any:
-    """A JSON file; ConfigError or OSError where it is none, or larger than a run has them."""
-    with opened(path) as file:
-        content = file.read(LARGEST_JSON + 1)
-    if len(content) > LARGEST_JSON:
-        raise OSError(f"{path.name} is larger than {LARGEST_JSON:,} bytes")
-    return read_json(content)
 
 
 class Runs:
@@ -135,7 +123,7 @@ class Watched:
     def header(self) -> dict[str, Any]:
         """The run's settings; ConfigError says why they cannot be read."""
         try:
-            header = read_whole(inside(self.path, "run.json"))
+            header = read_json(read_file(inside(self.path, "run.json"), LARGEST_JSON))
         except (OSError, Outside) as error:
             raise ConfigError(f"run.json cannot be read: {error}") from None
         if _depth(header, DEEPEST) > DEEPEST:
@@ -159,13 +147,15 @@ class Watched:
         """What `moot eval` reported about it, newest first, without the single questions."""
         reports: list[dict[str, Any]] = []
         for file in self.path.glob("evals/*/report.json"):
-            with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError, Outside):
+            with contextlib.suppress(*UNREADABLE):
                 inside_file = inside(self.path, "evals", file.parent.name, "report.json")
-                report = read_whole(inside_file)
-                rows = [{key: value for key, value in row.items() if key != "by_question"} for row in report["rows"]]
-                judge = _dict(report.get("settings")).get("judge")
+                if (status := inside_file.stat()).st_size > LARGEST_JSON:
+                    continue
+                report = Report.read(inside_file)
+                rows = [{key: value for key, value in vars(row).items() if key != "by_question"} for row in report.rows]
+                judge = report.settings.get("judge")
                 about = {"name": file.parent.name, "judge": judge if isinstance(judge, str) else ""}
-                reports.append({**about, "written": inside_file.stat().st_mtime, "rows": rows})
+                reports.append({**about, "written": status.st_mtime, "rows": rows})
         return sorted(reports, key=lambda report: report["written"], reverse=True)[:20]
 
     def summary(self) -> dict[str, Any]:
@@ -262,7 +252,7 @@ class Metrics:
     def caught_up(self, file: Path) -> Metrics:
         """With the lines that were added; a fresh start where the file was rewritten, as a resumed run does."""
         try:
-            with opened(file) as lines:
+            with opened(file, math.inf) as lines:
                 status = os.fstat(lines.fileno())
                 lines.seek(max(0, self._offset - len(self._last)))
                 same = (
@@ -275,7 +265,7 @@ class Metrics:
                 until = metrics._offset + PER_LOOK
                 while metrics._offset < until and metrics._read(lines):
                     pass
-        except OSError:
+        except (OSError, ConfigError):
             return self if self.rows == 0 else Metrics()
         return metrics
 

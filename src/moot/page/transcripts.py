@@ -20,7 +20,6 @@ from moot.debate.protocols import preset
 from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
 from moot.errors import ConfigError
-from moot.page.runs import opened
 from moot.rl.advantages import ESTIMATORS, with_advantages
 from moot.rl.metrics import reward_metrics
 from moot.rl.trust import panel
@@ -28,6 +27,7 @@ from moot.runs import PlayedDebate, Run
 from moot.tasks.answers import final_number, grade
 from moot.tools.asked import asked_debate, asked_grading, asked_record
 from moot.tools.transcripts import read_debate
+from moot.util.disk import opened
 from moot.util.files import write_lines
 from moot.util.json_text import read_json
 
@@ -56,7 +56,7 @@ class Transcripts:
             return
         for place in self._places:
             for file in sorted(place.glob("*.jsonl")) if place.is_dir() else [place]:
-                with suppress(OSError):
+                with suppress(OSError, ConfigError):
                     self._read(file, math.inf if file == place else LARGEST)
         self._rest = time.monotonic() + 10 * (time.monotonic() - started)
 
@@ -100,7 +100,7 @@ class Notes:
 def read_debates(file: Path, notes: Notes | None = None) -> Iterator[PlayedDebate]:
     """Those lines that are debates, scored and, where the answer is known, graded."""
     notes = notes or Notes()
-    with opened(file) as lines:
+    with opened(file, math.inf) as lines:
         seats = FREE_SEATS + os.fstat(lines.fileno()).st_size // BYTES_PER_SEAT
         for number, line in enumerate(lines, 1):
             with suppress(ValueError, KeyError, TypeError, AttributeError, ArithmeticError):

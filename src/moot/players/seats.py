@@ -236,18 +236,11 @@ async def take_seats(
             chat = Chat(where, patience)
             stack.push_async_callback(chat.close)
             return ChatPlayer(chat), f"{where.model}@{where.base_url}"
-        own = loaded or await _load(common, settings.seed, stack)
         from moot.players.find import outsider
-        from moot.rl.rollout import Player
 
-        if name == "base":  # as everywhere: before training, whatever checkpoint speaks
-            model = own.config.model
-            return Player(await own.engine.base(), own.rendering, learns=False), f"{model.engine} {model.model} "
-        opened: list[Any] = []
-        guest = await outsider(name, "judge", own.config, (own.engine, own.rendering), opened.append)
-        for engine in opened:
-            stack.push_async_callback(engine.close)
-        return guest
+        model = loaded or await _load(common, settings.seed, stack)
+        own = model.engine, model.rendering
+        return await outsider(name, "judge", model.config, own, lambda made: stack.push_async_callback(made.close))
 
     return TakenSeats(
         names=tuple(names[agent] for agent in range(agents)),

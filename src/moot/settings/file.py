@@ -9,20 +9,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_origin, get_type_hints
 
 from moot.debate.prompt_texts import Prompts, load_prompts
-from moot.debate.typed_fields import near
+from moot.debate.typed_fields import check_type, near
 from moot.errors import ConfigError
 from moot.settings.part_names import part_instead
 from moot.settings.train import TrainConfig
 
 _FIELDS = {"with": "parts", "from": "start"}
 """Names of settings that Python cannot have."""
-TOP = ""
-"""The section of settings that have none."""
 
 
 @dataclass(frozen=True)
@@ -60,14 +59,18 @@ def with_settings(base: TrainConfig, content: Mapping[str, Any], where: str = ""
     if isinstance(content.get("parts"), str):
         content["parts"] = [content["parts"]]
     whole = base.as_dict()
-    places = {name: section for section, names in _sections(whole).items() for name in names}
+    parts = (base, base.model, base.debate, base.optim, base.recipe)
+    hints = {name: hint for part in parts for name, hint in get_type_hints(type(part)).items()}
+    sections = {name: part for name, part in whole.items() if isinstance(part, Mapping) and name != "prompts"}
+    places = dict.fromkeys(whole.keys() - sections.keys(), whole)
+    places |= {name: section for section in sections.values() for name in section}
     for name, value in _settings(content, whole):
         if name not in places:
             typed = name in ("log", "resume")
             hint = f"; name it on the command line, --{name}" if typed else part_instead(name) or near(name, places)
             raise ConfigError(f"{where}there is no setting {name!r}{hint}")
-        section = whole[places[name]] if places[name] else whole
-        section[name] = value if places[name] == "protocol" else _typed(where, base, places[name], name, value)
+        # Choices of the protocol are checked where they are read.
+        places[name][name] = _typed(f"{where}{name}", value, hints[name]) if name in hints else value
     return TrainConfig.from_dict(whole)
 
 
@@ -96,11 +99,6 @@ def _read(path: Path) -> Mapping[str, Any]:
     return content
 
 
-def _sections(whole: Mapping[str, Any]) -> dict[str, list[str]]:
-    top = [name for name, value in whole.items() if not isinstance(value, Mapping)]
-    return {TOP: top, **{name: list(value) for name, value in whole.items() if isinstance(value, Mapping)}}
-
-
 def _settings(content: Mapping[str, Any], whole: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for name, value in content.items():
         if isinstance(value, Mapping) and isinstance(whole.get(name), Mapping):
@@ -109,26 +107,12 @@ def _settings(content: Mapping[str, Any], whole: Mapping[str, Any]) -> Iterator[
             yield str(name), value
 
 
-def _typed(where: str, base: TrainConfig, section: str, name: str, value: Any) -> Any:
+def _typed(name: str, value: Any, hint: Any) -> Any:
     """The value as the setting has it. YAML reads 1e-5 as a word, and lists where tuples are meant."""
-    owner = getattr(base, section) if section else base
-    old, choices = getattr(owner, name), get_args(get_type_hints(type(owner))[name])
-    if isinstance(old, tuple):
-        if isinstance(value, list | tuple):
-            return tuple(map(float if old and isinstance(old[0], float) else str, value))
-    elif isinstance(old, bool) or isinstance(value, bool):
-        if isinstance(old, bool) and isinstance(value, bool):
-            return value
-    elif isinstance(old, float):
-        try:
-            return float(value)
-        except (TypeError, ValueError):
-            pass
-    elif isinstance(value, type(old)):
-        if isinstance(old, int) or not choices or value in choices:
-            return value
-        raise ConfigError(f"{where}{name} must be {' or '.join(map(str, choices))}, got {value!r}")
-    kind = {"tuple": "a list", "bool": "true or false", "float": "a number", "int": "a whole number"}.get(
-        type(old).__name__, "a word"
-    )
-    raise ConfigError(f"{where}{name} must be {kind}, got {value!r}")
+    if get_origin(hint) is tuple and isinstance(value, list | tuple):
+        value = tuple(map(str, value))
+    if hint is float and not isinstance(value, bool):
+        with suppress(TypeError, ValueError):
+            value = float(value)
+    check_type(name, value, hint)
+    return value

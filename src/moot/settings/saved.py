@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
 
 from moot.debate.protocols import V2
 from moot.debate.scoring import Scoring
@@ -16,8 +15,9 @@ from moot.settings.train import TrainConfig
 def config_of(run: Run) -> TrainConfig:
     """ConfigError where run.json lacks its protocol, has a setting of another version, or a value that is none."""
     given, file = run.config, run.path / "run.json"
-    for section, names in _known().items():
-        part = given if section == "" else given.get(section, {})
+    whole = TrainConfig().as_dict()
+    for section in ("", "model", "debate", "optim", "recipe"):
+        part, names = (given.get(section, {}), whole[section]) if section else (given, whole)
         if not isinstance(part, Mapping):
             raise ConfigError(f"{file} is damaged: {section} must hold settings, got {part!r:.80}")
         if unknown := [name for name in part if name not in names]:
@@ -47,15 +47,3 @@ def scoring_of(run: Run) -> Scoring | None:
         return V2.with_choices(given["protocol"]).scoring
     except (TypeError, ValueError, KeyError, AttributeError, ArithmeticError) as error:
         raise ConfigError(f"{run.path / 'run.json'} is damaged: {type(error).__name__}: {error}") from None
-
-
-def _known() -> dict[str, set[str]]:
-    """The names of each section; those of protocol and prompts are checked where they are read."""
-    config = TrainConfig()
-    parts = {f.name: getattr(config, f.name) for f in fields(config)}
-    known = {
-        name: {f.name for f in fields(part)}
-        for name, part in parts.items()
-        if is_dataclass(part) and name not in ("protocol", "prompts")
-    }
-    return {"": set(parts), **known}

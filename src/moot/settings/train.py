@@ -228,12 +228,7 @@ class TrainConfig:
 
     @classmethod
     def from_dict(cls, given: dict[str, Any]) -> TrainConfig:
-        parts = {
-            "model": ModelConfig,
-            "debate": DebateConfig,
-            "optim": OptimConfig,
-            "recipe": RecipeConfig,
-        }
+        parts = {"model": ModelConfig, "debate": DebateConfig, "optim": OptimConfig, "recipe": RecipeConfig}
         built: dict[str, Any] = {name: kind(**given.get(name, {})) for name, kind in parts.items()}
         lists = ("eval_modes", "parts")
         named: dict[str, Any] = {name: tuple(given[name]) for name in lists if name in given}

@@ -26,7 +26,7 @@ _ODD[stat.S_IFBLK] = _ODD[stat.S_IFCHR]
 # Reading
 
 
-def opened(path: Path, largest: int = LARGEST) -> BinaryIO:
+def opened(path: Path, largest: float = LARGEST) -> BinaryIO:
     """A file to read. ConfigError where it is a pipe or the like, or has more than `largest` bytes."""
     _refuse_odd(path, path.stat())  # before it is opened, because to open a device may do something
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

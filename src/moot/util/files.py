@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -57,12 +58,12 @@ class Appended:
             self._file = None
 
 
-def lines_in(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    """The lines of a file that are not empty, each with the byte it begins at.
+def lines_in(file: BinaryIO, longest: int = -1) -> Iterator[tuple[int, bytes]]:
+    """The lines of a file that are not empty, each with the byte it begins at; longer ones in pieces.
 
     An empty one is no debate, and does not move the numbers of those after it."""
     offset = 0
-    for line in file:
+    for line in iter(partial(file.readline, longest), b""):
         if line != b"\n":
             yield offset, line.removesuffix(b"\n")
         offset += len(line)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from moot.evaluate.report import Report, ReportRow
 from moot.page.about import about
 from moot.page.runs import Metrics, Outside, Runs, Watched, inside, thinned
 from moot.runs import Run
@@ -156,8 +157,9 @@ def test_evaluations_are_read_without_their_questions_and_broken_ones_passed_ove
     run, _ = watched(tmp_path / "run", "")
     (tmp_path / "secret").mkdir()
     (tmp_path / "secret" / "report.json").write_text('{"rows": []}')
+    direct = ReportRow("direct", 1, 1, 0, 5, {}, by_question={"right": {"a": (1, 1)}})
     for name, body in {
-        "good": '{"rows": [{"name": "direct", "by_question": {"a": 1}, "tokens": 5}], "trust": {}}',
+        "good": json.dumps(Report({"judge": "base"}, [direct], {}).as_dict()),
         "odd": '{"rows": [1]}',
         "empty": "",
         "list": "[]",
@@ -166,7 +168,9 @@ def test_evaluations_are_read_without_their_questions_and_broken_ones_passed_ove
         (tmp_path / "run" / "evals" / name / "report.json").write_text(body)
     (tmp_path / "run" / "evals" / "link").symlink_to(tmp_path / "secret")
     (report,) = run.evals()
-    assert report["name"] == "good" and report["rows"] == [{"name": "direct", "tokens": 5}]
+    assert (report["name"], report["judge"]) == ("good", "base")
+    without = {"k": 1, "questions": 1, "failed": 0, "metrics": {}, "difference": None}
+    assert report["rows"] == [{"name": "direct", "tokens": 5, **without}]
 
 
 # Thinning

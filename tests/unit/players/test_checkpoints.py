@@ -114,7 +114,7 @@ def edited(run: Run, section: str, name: str, value: object) -> None:
         ("lora_rank", 10_000_000, "lora_rank must be at most 1024, got 10000000"),
         ("lora_rank", "many", "run.json"),
         ("lora_rank", 8, "lora_rank is 8 in .*run.json and 7 in .*000003; put back the run.json"),
-        ("device", 3, "device must be str, got 3"),
+        ("device", 3, "device must be text, got 3"),
         ("surprise", 1, "has the setting 'surprise', which this moot does not know"),
     ],
 )
@@ -150,7 +150,7 @@ def test_a_bare_checkpoint_of_other_types_is_one_line(tmp_path: Path, capsys: py
     )
     assert main(["ask", "--checkpoint", str(tmp_path), "Why?"]) == 2
     said = capsys.readouterr().err
-    assert "model must be str, got 3" in said and said.count("\n") == 1
+    assert "model must be text, got 3" in said and said.count("\n") == 1
 
 
 def test_the_prompts_of_a_run_with_an_unknown_setting_are_refused_in_one_line(

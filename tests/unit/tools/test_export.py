@@ -17,6 +17,8 @@ from moot.debate.protocols import Protocol
 from moot.debate.state import Debate
 from moot.debate.types import Question
 from moot.errors import ConfigError
+from moot.evaluate.compare_runs import Group, curve
+from moot.evaluate.figures import Panel
 from moot.runs import PlayedDebate, Run
 from moot.tools.export import figures, pages, sets
 from moot.tools.export.places import check_free, new_file, new_folder
@@ -287,37 +289,51 @@ def rows(*values: float | None, phase: str = "self_play", key: str = "env/all/re
     return [{"step": step, "phase": phase, key: value} for step, value in enumerate(values, 1)]
 
 
-def test_what_was_not_measured_is_a_gap_and_not_a_zero() -> None:
+def measured(path: Path, *rows: dict[str, Any]) -> Run:
+    run = Run.create(path, {}, {})
+    for row in rows:
+        run.append_metrics(row)
+    return run
+
+
+def test_what_was_not_measured_is_a_gap_and_not_a_zero(tmp_path: Path) -> None:
+    def line(panel: Panel, name: str, *found: dict[str, Any]) -> Any:
+        return curve(Group(name, (measured(tmp_path / name, *found),), {}), panel)
+
     reward = next(curve for curve in figures.CURVES if curve.name == "reward")
-    line = figures.curve(reward, rows(0.5, None, float("nan"), 0.25))
-    assert line is not None and (line.steps, line.mean) == ([1, 4], [0.5, 0.25])
+    drawn = line(reward, "gaps", *rows(0.5, None, float("nan"), 0.25))
+    assert (drawn.steps, drawn.mean) == ([1, 4], [0.5, 0.25])
     held_out = next(curve for curve in figures.CURVES if curve.name == "accuracy")
     found = [
         *rows(0.1, phase="eval", key="test_gsm8k/correct"),
         *rows(0.9, key="test_gsm8k/correct"),
         {"phase": "eval"},
     ]
-    line = figures.curve(held_out, found)
-    assert line is not None and (line.steps, line.mean) == ([1], [0.1])
+    drawn = line(held_out, "other phases", *found)
+    assert (drawn.steps, drawn.mean) == ([1], [0.1])
 
 
 def test_two_runs_share_one_picture(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    files = figures.draw_runs({"first <run>": rows(0.5, 0.6), "second $x$": rows(0.1, 0.2)}, tmp_path)
+    runs = {
+        "first <run>": measured(tmp_path / "1", *rows(0.5, 0.6)),
+        "second $x$": measured(tmp_path / "2", *rows(0.1, 0.2)),
+    }
+    files = figures.draw_runs(runs, tmp_path)
     assert [file.name for file in files] == ["curves.png", "curves.svg", "reward.png", "reward.svg"]
     assert (tmp_path / "reward.png").read_bytes().startswith(b"\x89PNG")
     svg = (tmp_path / "curves.svg").read_text()
     assert "first &lt;run&gt;" in svg and "second $x$" in svg and "Reward of an agent" in svg
-    figures.draw_runs({"first <run>": rows(0.5, 0.6), "second $x$": rows(0.1, 0.2)}, tmp_path / "again")
+    figures.draw_runs(runs, tmp_path / "again")
     assert (tmp_path / "again" / "curves.svg").read_text() == svg
 
 
 def test_figures_without_matplotlib_or_metrics_say_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError, match="there are no metrics to draw yet"):
-        figures.draw_runs({"run": []}, tmp_path)
+        figures.draw_runs({"run": measured(tmp_path / "empty")}, tmp_path)
     monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
     with pytest.raises(ConfigError, match=r"pip install 'moot\[figures\]'"):
-        figures.draw_runs({"run": rows(1.0)}, tmp_path)
+        figures.draw_runs({"run": measured(tmp_path / "run", *rows(1.0))}, tmp_path)
 
 
 # The command

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from moot.errors import ConfigError
-from moot.evaluate.figures import Curve, Panel, draw
-
-Metrics = Sequence[Mapping[str, Any]]
+from moot.evaluate.compare_runs import Group, picture
+from moot.evaluate.figures import Panel, draw
+from moot.runs import Run
 
 CURVES = (
     Panel("accuracy", "Right answers, held out", "eval", "test_*/correct", share=True),
@@ -29,19 +28,9 @@ def file_names() -> list[str]:
     return [f"{name}.{kind}" for name in ("curves", *(panel.name for panel in CURVES)) for kind in ("png", "svg")]
 
 
-def curve(panel: Panel, rows: Metrics) -> Curve | None:
-    """A run's values; what could not be measured is left out, which is not 0."""
-    values = {row["step"]: value for row in rows if (value := panel.value(row)) is not None}
-    return Curve([float(step) for step in values], list(values.values()), [], []) if values else None
-
-
-def draw_runs(runs: Mapping[str, Metrics], folder: Path) -> list[Path]:
+def draw_runs(runs: Mapping[str, Run], folder: Path) -> list[Path]:
     """One picture of all curves and one of each that has points. Answers with the files it wrote."""
-    picture = []
-    for panel in CURVES:
-        lines = {name: line for name, rows in runs.items() if (line := curve(panel, rows)) is not None}
-        if lines:
-            picture.append((panel, lines))
-    if not picture:
+    drawn = picture([Group(name, (run,), {}) for name, run in runs.items()], panels=CURVES)
+    if not drawn:
         raise ConfigError(f"{', '.join(runs)}: there are no metrics to draw yet; wait for the first step")
-    return draw(picture, folder / "curves", alone=True)
+    return draw(drawn, folder / "curves", alone=True)

@@ -184,7 +184,7 @@ def _figures(job: Exporting) -> None:
         names = (run.path.resolve().name, str(run.path), f"{run.path} ({len(named) + 1})")
         named[next(name for name in names if name not in named)] = run
     with job.busy("drawing"):
-        files = figures.draw_runs({name: run.metrics() for name, run in named.items()}, job.out / "figures")
+        files = figures.draw_runs(named, job.out / "figures")
     about = f"{len(files) // 2} pictures as PNG and SVG, of {counted(len(job.runs), 'run')}"
     job.written.append((job.out / "figures", about))
 

@@ -10,26 +10,20 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from html import escape
-from itertools import groupby
 from pathlib import Path
 
 from moot.debate.checks import Check
+from moot.debate.html import text
 from moot.debate.labels import relabelled
 from moot.debate.prompts import persona
 from moot.debate.state import Debate
 from moot.debate.types import Parsed, ParseFailure, Turn
 from moot.tasks.programs import TESTS, last_program
 from moot.tokens.played import PlayedDebate
-from moot.util.safe_text import counted, one_line, plain
+from moot.util.safe_text import counted, one_line
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 STYLE = Path(__file__).with_name("page.css")
-
-
-def text(said: object) -> str:
-    """A model's or a user's words, safe between tags and in attributes."""
-    return escape(plain(str(said)), quote=True)
 
 
 def written(said: str) -> str:
@@ -71,10 +65,9 @@ def _debate(played: PlayedDebate, place: int) -> str:
     elif answer is not None:
         parts.append(f'<p><span class="soft">Right answer:</span> {text(answer)}</p>\n')
     parts.append(f"<p>{_why(played)}</p>\n")
-    for (round, ballot), turns in groupby(enumerate(debate.turns), key=lambda item: (item[1].round, item[1].ballot)):
-        cards = (_turn(played, i) for i, _ in turns)
-        name = "Closing ballot" if ballot else f"Round {round}"
-        parts.append(f'<h3>{name}</h3>\n<div class="turns">\n{"".join(cards)}</div>\n')
+    for name, turns in debate.rounds.items():
+        cards = "".join(_turn(played, i) for i in turns)
+        parts.append(f'<h3>{name}</h3>\n<div class="turns">\n{cards}</div>\n')
     parts.append(_jury(played))
     parts.append(_matrix(played))
     return "".join(parts) + "</article>\n"
