@@ -91,8 +91,7 @@ class JudgeSteps:
         datums = await asyncio.gather(
             *(_datum(judge, check.heard, right, thinking, said) for check, right, thinking, said in taught if said)
         )
-        chunks = [list(datums)] if datums else []
-        trained = await optimise(self.trainer, self.progress, chunks, optim.loss, self.weight * rate)
+        trained = await optimise(self.trainer, self.progress, datums, optim.loss, self.weight * rate)
         right, wrong = (
             [pay for pay, label in zip(paid, labels, strict=True) if label == kind] for kind in (True, False)
         )
