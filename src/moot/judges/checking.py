@@ -100,8 +100,6 @@ def _shown(debate: Debate, show: Show, finals: Mapping[int, str | None]) -> dict
     """By turn, what a judge reads of it. A failed turn is shown to nobody, and neither is one that has nothing to
     show."""
     texts = {
-        i: finals.get(i) if show == "answer" else (turn.fields or {}).get("solution")
-        for i, turn in enumerate(debate.turns)
-        if turn.answers
+        i: finals.get(i) if show == "answer" else turn.solution for i, turn in enumerate(debate.turns) if turn.answers
     }
     return {i: text for i, text in texts.items() if text and text.strip()}

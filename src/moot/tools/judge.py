@@ -58,7 +58,7 @@ class Answered:
 def graded(answers: Mapping[Question, Sequence[str]], task: Task) -> list[Answered]:
     """Answers in text, read and checked by the task."""
     debates = [plain_answers(question, texts) for question, texts in answers.items()]
-    solutions = [tuple((turn.fields or {})["solution"] for turn in debate.turns) for debate in debates]
+    solutions = [tuple(turn.solution for turn in debate.turns) for debate in debates]
     grades = grade_all(debates, task.equal, task.extract, task.check)
     columns = zip(answers, solutions, grades, strict=True)
     rules = [task.rules_of(question) if task.rules else () for question in answers]
