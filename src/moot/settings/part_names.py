@@ -17,7 +17,6 @@ OFF = "off"
 """Instead of settings: without the part, where a preset has it."""
 NOW_PARTS = {
     "curriculum": "curriculum:tasks=TASK+TASK", "promote_at": "curriculum:tasks=TASK+TASK,promote_at=…",
-    "judge_share": "judge_share:share=…", "judge_schedule": "judge_share:schedule=…",
     "stop_when_settled": "rounds_as_needed:stop_when_settled=yes", "extra_rounds": "rounds_as_needed:extra_rounds=…",
     "hard_agents": "hard_agents:agents=…", "easy_agents": "easy_agents:agents=…", "past_selves": "past_selves:share=…",
     "distill_every": "distill:every=…", "labels_from": "frozen_labels:weights=…",
