@@ -24,6 +24,7 @@ from moot.errors import ConfigError, EngineError
 from moot.judges.asking import Asked, Heard, TokenJudge
 from moot.judges.learning import advantages, measured, rewards, weights
 from moot.players.checkpoints import JUDGE, SERVING, judge_place
+from moot.rl.metrics import mean
 from moot.runs.run import new_aside
 from moot.tasks.task import Exercise
 from moot.tokens.speaker import turn_seed
@@ -97,10 +98,10 @@ class JudgeSteps:
         )
         row = {
             "step": number,
-            "reward": _mean([_mean(kind) for kind in (right, wrong) if kind]),
-            "approved_right": _mean(right),
+            "reward": mean(sum(kind) / len(kind) for kind in (right, wrong) if kind),
+            "approved_right": mean(right),
             "approved_wrong": None if not wrong else 1 - sum(wrong) / len(wrong),
-            "thinking": _mean([len(check.heard.thinking.tokens) for check in heard]),
+            "thinking": mean(len(check.heard.thinking.tokens) for check in heard),
             "trained_tokens": trained["optim/trained_tokens"],
             "tokens": tokens + spent,
         }
@@ -247,8 +248,3 @@ def _exercise(row: Any) -> Exercise:
 async def _datum(judge: TokenJudge, heard: Heard, right: bool, thinking: float, said: float) -> Datum:
     word, logprobs = await judge.logprobs_of(heard, right)
     return heard.datum(word, logprobs, thinking, said)
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
