@@ -11,14 +11,15 @@ import asyncio
 import json
 import shutil
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pydantic import TypeAdapter
+
 from moot.debate.checks import Show, approval
-from moot.debate.typed_fields import check_types
-from moot.debate.types import Question
 from moot.engine.protocol import Datum, Sampler, SamplingParams, Trainer
 from moot.errors import ConfigError, EngineError
 from moot.judges.asking import Asked, Heard, TokenJudge
@@ -31,7 +32,7 @@ from moot.tokens.speaker import turn_seed
 from moot.training.optimise import optimise
 from moot.training.state import Progress, Setup, Stopped
 from moot.util.disk import read_file, write_atomically
-from moot.util.files import append_lines, json_lines, write_lines
+from moot.util.files import append_lines, write_lines
 from moot.util.json_text import read_json
 
 STEPS, HELD_OUT = "steps.jsonl", "held_out.jsonl"
@@ -202,13 +203,11 @@ class JudgeSteps:
     # The answers that it is measured on
 
     def kept_held_out(self) -> list[Exercise]:
-        try:
-            kept = [_exercise(row) for _, row, _ in json_lines(self.folder / HELD_OUT)]
-            if kept:
+        file, kind = self.folder / HELD_OUT, TypeAdapter(Exercise)
+        with suppress(FileNotFoundError, ValueError):
+            if kept := [kind.validate_json(line, strict=True) for line in read_file(file).splitlines()]:
                 return kept
-        except (ConfigError, KeyError, TypeError, AttributeError):
-            pass
-        raise ConfigError(f"{self.folder / HELD_OUT} is damaged; put back what moot wrote")
+        raise ConfigError(f"{file} is damaged; put back what moot wrote")
 
     def keep_held_out(self, exercises: Sequence[Exercise]) -> None:
         self.folder.mkdir(exist_ok=True)
@@ -233,16 +232,6 @@ def _row(line: bytes, step: int) -> dict[str, Any]:
     except (ConfigError, KeyError, TypeError, AttributeError):
         return {}
     return {**row, "state": state} if whole and named and numbers and measured else {}
-
-
-def _exercise(row: Any) -> Exercise:
-    """Raises for what is none."""
-    question = Question(**{**row["question"], "sides": ()})
-    check_types(question)
-    rule = row.get("rule", "")
-    if not (isinstance(row["answer"], str) and isinstance(row["right"], bool) and isinstance(rule, str)):
-        raise TypeError("no exercise")
-    return Exercise(question, row["answer"], row["right"], (), rule)
 
 
 async def _datum(judge: TokenJudge, heard: Heard, right: bool, thinking: float, said: float) -> Datum:
