@@ -222,7 +222,6 @@ def test_evaluations_play_against_whom_the_run_names(finished: Path, tmp_path: P
         ),
         (["--judge-steps", "8"], "there is no option --judge-steps; use --with judge_training:steps=16"),
         (["--ballot", "approval"], "there is no option --ballot; use --reward approval:checks=4, or --reward pairs"),
-        (["--no-stop_when_settled"], "--with rounds_as_needed:stop_when_settled=yes"),
         (["--with", "past_self"], "got 'past_self'; did you mean past_selves?"),
         (["--dry-run", "--task", "nope"], "task must be one of arithmetic, countdown, "),
         (["--dry-run", "--with", "curriculum:tasks=nope"], "task must be one of arithmetic, countdown, "),

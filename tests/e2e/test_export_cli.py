@@ -36,7 +36,7 @@ def test_the_same_holds_with_parts_that_change_debates_and_scores(
 ) -> None:
     parts = [
         "--closing-ballot", "--shuffle-labels", "--reward-mix", "0.5", "--judge", "base", "--advantage", "center_seat",
-        "--with", "truth_schedule", "--with", "judge_share:share=0.7", "--with", "hard_agents:agents=4",
+        "--with", "truth_schedule", "--with", "hard_agents:agents=4",
         "--with", "rounds_as_needed:stop_when_settled=yes,extra_rounds=1",
     ]  # fmt: skip
     assert main([*TRAIN, "--run", str(tmp_path / "run"), *parts]) == 0

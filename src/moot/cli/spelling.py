@@ -80,7 +80,7 @@ def _instead(name: str) -> str:
         return f"; it belongs to a reward: use --reward {_REWARD[name]}"
     if name in _OTHERS:
         return f"; use {_OTHERS[name]}"
-    return part_instead(name.replace("--no-", "--", 1))
+    return part_instead(name)
 
 
 def _respelled(argument: str, names: dict[str, str]) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from functools import partial
+from typing import Any, TypeVar
 
 from moot.debate.state import Debate
 from moot.debate.types import Observation, Said
 
+T = TypeVar("T")
 Speak = Callable[[Observation], Awaitable[Said]]
 """Anything that answers: a model, a script, a person, an endpoint."""
 
@@ -17,12 +19,9 @@ async def play(debate: Debate, speak: Speak, watch: Callable[[Debate], None] | N
     """Plays to the end. If a speaker raises, the others of its round are cancelled and the exception comes out as it
     is."""
     while not await _over(debate):
-        try:
-            async with asyncio.TaskGroup() as group:
-                tasks = {agent: group.create_task(_said(speak, debate, agent)) for agent in debate.next_speakers}
-        except* Exception as failures:
-            raise first_of(failures) from None
-        debate = debate.advance({agent: task.result() for agent, task in tasks.items()})
+        agents = debate.next_speakers
+        said = await gather_or_raise(_said(speak, debate, agent) for agent in agents)
+        debate = debate.advance(dict(zip(agents, said, strict=True)))
         if watch:
             watch(debate)
     return debate
@@ -34,12 +33,7 @@ async def hear(debate: Debate, *judges: Speak) -> Debate:
     if not judges or len(debate.answers()) < 2:
         return debate
     first = len(debate.jury)
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(_judged(speak, debate, first + j)) for j, speak in enumerate(judges)]
-    except* Exception as failures:
-        raise first_of(failures) from None
-    return debate.heard([task.result() for task in tasks])
+    return debate.heard(await gather_or_raise(_judged(speak, debate, first + j) for j, speak in enumerate(judges)))
 
 
 async def _judged(speak: Speak, debate: Debate, judge: int) -> Said:
@@ -68,9 +62,14 @@ async def _turn(speak: Speak, debate: Debate, observe: Callable[[list[Said]], Ob
             return debate.joined(observation, said)
 
 
-def first_of(failures: BaseExceptionGroup[BaseException]) -> BaseException:
-    """What went wrong, as it was raised."""
-    failure: BaseException = failures
-    while isinstance(failure, BaseExceptionGroup):
-        failure = failure.exceptions[0]
-    return failure
+async def gather_or_raise(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """What all of them answer, in order. The first failure ends the others and comes out as it was raised."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one) for one in work]
+    except BaseExceptionGroup as failures:
+        failure: BaseException = failures
+        while isinstance(failure, BaseExceptionGroup):
+            failure = failure.exceptions[0]
+        raise failure from None
+    return [task.result() for task in tasks]

@@ -77,6 +77,11 @@ class Turn:
         return self.parsed.fields if isinstance(self.parsed, Parsed) else None
 
     @property
+    def solution(self) -> str:
+        """Empty where the turn failed, and on a ballot."""
+        return (self.fields or {}).get("solution", "")
+
+    @property
     def answers(self) -> bool:
         """Whether it holds a solution."""
         return not self.ballot and isinstance(self.parsed, Parsed)

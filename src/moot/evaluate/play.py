@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from moot.debate.plain import plain_answers
+from moot.debate.play import gather_or_raise
 from moot.debate.protocols.advocates import silent
 from moot.debate.rewards import Grades
 from moot.debate.state import Debate
@@ -147,12 +148,7 @@ class _Work:
             todo += missing
         # Debates first: they take the longest, and answers fill the gaps.
         todo.sort(key=lambda piece: piece[0] == "answer")
-        try:
-            async with asyncio.TaskGroup() as group:
-                for piece in todo:
-                    group.create_task(self._one(*piece))
-        except BaseExceptionGroup as failures:
-            raise failures.exceptions[0] from None
+        await gather_or_raise(self._one(*piece) for piece in todo)
 
     async def _one(self, kind: str, key: str, number: int) -> None:
         async with self._gate:

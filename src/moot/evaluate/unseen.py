@@ -21,7 +21,7 @@ from moot.util.safe_text import counted
 
 
 def unseen_questions(
-    task: Task, trained: TrainConfig | None, step: int, count: int, saved: Any = 0
+    task: Task, trained: TrainConfig | None, step: int, count: int, saved: Any = ()
 ) -> tuple[list[Question], list[str]]:
     """The first `count` held-out questions without those that the run had trained on by `step`, and notes on what is
     missing.
@@ -59,7 +59,7 @@ def _seen(
     newest, theirs = newest_whole(source), config_of(source)
     if newest is None or any(map(is_code, trained_tasks(theirs))):  # its code is not run for this
         return seen, [unknown]
-    earlier, notes = _seen(theirs, newest.step, (newest.state or {}).get("further", 0), passed | {path})
+    earlier, notes = _seen(theirs, newest.step, (newest.state or {}).get("further", ()), passed | {path})
     return seen | earlier, notes
 
 
@@ -67,7 +67,7 @@ def _trained_texts(trained: TrainConfig, step: int, saved: Any) -> set[str]:
     iterations = max(0, trained.iteration(step))
     played = min(iterations * trained.optim.batch_size, trained.optim.num_train_datapoints)
     warm = trained.warm_questions
-    further = Further.from_state(saved, warm + trained.optim.num_train_datapoints)
+    further = Further.from_state(saved)
     numbers = [*range(warm), *map(further.number, range(warm, warm + played)), *further.numbers]
     sources = [load_task(name, trained.seed, trained.eval_questions) for name in trained_tasks(trained)]
     return {source.train(number).text for source in sources for number in numbers}

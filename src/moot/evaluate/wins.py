@@ -52,7 +52,7 @@ async def verdict(
 
 def solution_of(question: Question, record: Record) -> str:
     (turn,) = plain_answers(question, [record["text"]]).turns
-    return (turn.fields or {}).get("solution", "").strip()
+    return turn.solution.strip()
 
 
 def count_wins(ours: Record, theirs: Record, verdicts: tuple[Record, Record]) -> QuestionCounts:

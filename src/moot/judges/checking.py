@@ -3,12 +3,11 @@ wants it."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from moot.debate.checks import Check, Show, drawn_pairs
-from moot.debate.play import first_of
+from moot.debate.play import gather_or_raise
 from moot.debate.reward import Reward
 from moot.debate.scores import Grades
 from moot.debate.state import Debate
@@ -57,14 +56,8 @@ def checking(reward: Reward, task_of: Callable[[int], Task], max_tokens: int, se
             check = await judge_of(guest).check(asked, params)
             return replace(check, turns=case.turns, judge=judge, rule=case.rule)
 
-        try:
-            async with asyncio.TaskGroup() as group:
-                tasks = [
-                    group.create_task(one(judge, guest, case)) for judge, guest in enumerate(judges) for case in wanted
-                ]
-        except* Exception as failures:
-            raise first_of(failures) from None
-        return replace(debate, checks=tuple(task.result() for task in tasks))
+        checks = await gather_or_raise(one(judge, guest, case) for judge, guest in enumerate(judges) for case in wanted)
+        return replace(debate, checks=tuple(checks))
 
     return checked
 
@@ -107,8 +100,6 @@ def _shown(debate: Debate, show: Show, finals: Mapping[int, str | None]) -> dict
     """By turn, what a judge reads of it. A failed turn is shown to nobody, and neither is one that has nothing to
     show."""
     texts = {
-        i: finals.get(i) if show == "answer" else (turn.fields or {}).get("solution")
-        for i, turn in enumerate(debate.turns)
-        if turn.answers
+        i: finals.get(i) if show == "answer" else turn.solution for i, turn in enumerate(debate.turns) if turn.answers
     }
     return {i: text for i, text in texts.items() if text and text.strip()}

@@ -37,31 +37,14 @@ from moot.rl.trust_help import PANEL
 STATIC = Path(__file__).parent / "static"
 MOST = 200
 """Debates in one answer."""
-QUESTIONS = (
-    "metrics",
-    "curves",
-    "about",
-    "config",
-    "trust",
-    "evals",
-    "words",
-    "rescore",
-    "judges",
-    "verdicts",
-    "debates",
-    "table",
-    "debate",
-    "seen",
-)
-"""Beside the table of runs: each is a method of `_Page`."""
 
 
 def make_app(runs: Runs, cache: Path, trials: Trials = Trials(())) -> Guard:
     """`cache` is where indexes go. Who asks must know the guard's token."""
     page = _Page(runs, cache, trials)
+    questions = [name for name in vars(_Page) if not name.startswith("_")]
     routes = [
-        Route("/api/runs", _json(page.runs_table)),
-        *(Route(f"/api/{name}", _json(getattr(page, name))) for name in QUESTIONS),
+        *(Route(f"/api/{name}", _json(getattr(page, name))) for name in questions),
         *(Route(path, _file(content, kind)) for path, content, kind in _static()),
     ]
     return Guard(Starlette(routes=routes))
@@ -150,22 +133,22 @@ def _file(content: bytes, kind: str) -> Callable[[Request], Response]:
 
 
 class _Page:
-    """The questions the page asks, one method each."""
+    """The questions the page asks: each public method answers under /api/ and its name."""
 
     def __init__(self, runs: Runs, cache: Path, trials: Trials) -> None:
-        self.runs, self.cache, self.trials = runs, cache, trials
+        self._runs, self._cache, self._trials = runs, cache, trials
         self._indexes: dict[tuple[Path, Part], Index] = {}
         self._filling: dict[tuple[Path, Part], threading.Thread] = {}
         self._lock = threading.Lock()
 
-    def runs_table(self, request: Request) -> Any:
+    def runs(self, request: Request) -> Any:
         rows = []
-        for run in self.runs.all().values():
+        for run in self._runs.all().values():
             summary = run.summary()
             index = self._indexes.get((run.path, "debates"))
             rows.append({**summary, "debates": None if index is None else vars(index.progress)})
-        places = [str(place) for place in self.runs.places]
-        return {"runs": rows, "places": places, "judges": list(self.trials.all())}
+        places = [str(place) for place in self._runs.places]
+        return {"runs": rows, "places": places, "judges": list(self._trials.all())}
 
     def metrics(self, request: Request) -> Any:
         return {
@@ -213,11 +196,11 @@ class _Page:
 
     def judges(self, request: Request) -> Any:
         """What `moot judge` reported, folder by folder."""
-        return self.trials.reports()
+        return self._trials.reports()
 
     def verdicts(self, request: Request) -> Any:
         name, begin = (request.query_params.get(key, "") for key in ("judge", "begin"))
-        found = self.trials.questions(name, whole("begin", begin or "0"))
+        found = self._trials.questions(name, whole("begin", begin or "0"))
         if found is None:
             raise NotThere(f"there is no folder {name[:200]!r} of moot judge here")
         return found
@@ -279,10 +262,10 @@ class _Page:
 
     def _run(self, request: Request) -> Watched:
         name = request.query_params.get("run", "")
-        run = self.runs.get(name)
+        run = self._runs.get(name)
         if run is None:
             raise NotThere(
-                f"there is no run {name[:200]!r} here; there are {', '.join(list(self.runs.all())[:10]) or 'none'}"
+                f"there is no run {name[:200]!r} here; there are {', '.join(list(self._runs.all())[:10]) or 'none'}"
             )
         return run
 
@@ -292,7 +275,7 @@ class _Page:
         return run, _place("debate", request.query_params.get("debate", "")), self._index(run, _part(request), wait=0.1)
 
     def _named(self, request: Request) -> list[Watched]:
-        runs = self.runs.all()
+        runs = self._runs.all()
         return [runs[name] for name in request.query_params.getlist("run")[:50] if name in runs]
 
     def _where(self, run: Watched, index: Index, request: Request) -> Where:
@@ -308,7 +291,7 @@ class _Page:
     def _index(self, run: Watched, part: Part, wait: float) -> Index:
         """The run's index, being brought up to date beside us; a short wait lets a small run be there at once."""
         with self._lock:
-            index = self._indexes.setdefault((run.path, part), Index(run.path, self.cache, part))
+            index = self._indexes.setdefault((run.path, part), Index(run.path, self._cache, part))
             worker = self._filling.get((run.path, part))
             if worker is None or not worker.is_alive():
                 worker = threading.Thread(target=index.fill, name="index", daemon=True)

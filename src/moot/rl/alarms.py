@@ -92,14 +92,13 @@ class _Iteration:
     did_vote: int
     turns: int
     failed_turns: int
-    # Older checkpoints have none of these.
-    solutions: int = 0
-    solution_tokens: int = 0
-    agents: int = 0
-    right_answers: int = 0
-    unlabelled: int = 0
+    solutions: int
+    solution_tokens: int
+    agents: int
+    right_answers: int
+    unlabelled: int
     """Agents of debates without a known answer."""
-    agreeing: int = 0
+    agreeing: int
     """Those of them that give the answer of weights that stand still (frozen_labels), or without one the debate's
     plurality."""
 
@@ -123,7 +122,7 @@ class Alarms:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Alarms:
-        window, first = ([_Iteration(**step) for step in state.get(name, ())] for name in ("window", "first"))
+        window, first = ([_Iteration(**step) for step in state[name]] for name in ("window", "first"))
         for counts in (*window, *first):
             check_types(counts)
             if not all(0 <= count < 1 << 40 for count in vars(counts).values()):

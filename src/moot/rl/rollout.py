@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
-from moot.debate.play import Speak, first_of, hear, play
+from moot.debate.play import Speak, gather_or_raise, hear, play
 from moot.debate.state import Debate
 from moot.debate.types import Message, Observation, Said
 from moot.engine.protocol import Sampler, SamplingParams
@@ -157,9 +157,5 @@ async def rollout(
             finished(number, result)
         return result
 
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(one(i, debate)) for i, debate in enumerate(debates)]
-    except* Exception as failures:  # ours, or whoever heard of a finished debate: the others end with it
-        raise first_of(failures) from None
-    return [task.result() for task in tasks]
+    # A failure is ours, or that of whoever heard of a finished debate: the others end with it.
+    return await gather_or_raise(one(i, debate) for i, debate in enumerate(debates))

@@ -1,4 +1,4 @@
-"""How a number falls over a run: the learning rate, the share of truth, how often an outside judge is asked."""
+"""How a number falls over a run: the learning rate, the share of truth."""
 
 from __future__ import annotations
 

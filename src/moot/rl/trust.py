@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations, repeat
 
 from moot.debate.rewards import held_answers, last_parsed, plurality
-from moot.debate.types import Parsed, Vote
+from moot.debate.types import Vote
 from moot.debate.vote_filter import flips, own_answers
 from moot.debate.votes import by_pair, clear_consensus, in_both_orders
 from moot.rl.judge_trust import PAIR_ACCURACY, judge_metrics, judged
@@ -190,8 +190,7 @@ def _label(played: PlayedDebate, vote: Vote, turn: int) -> int:
 
 
 def _length(played: PlayedDebate, turn: int) -> int:
-    parsed = played.debate.turns[turn].parsed
-    return len(parsed.fields["solution"]) if isinstance(parsed, Parsed) else 0
+    return len(played.debate.turns[turn].solution)
 
 
 def _vote_shares(played: PlayedDebate) -> dict[int, float]:

@@ -13,7 +13,7 @@ from moot.tokens.played import PlayedDebate
 
 
 def prompts_of(config: Mapping[str, Any]) -> Prompts:
-    """The texts that a run's agents read; a run from before they were recorded has the defaults."""
+    """The texts that a run's agents read; those of `moot ask` name none where they read the defaults."""
     recorded = config.get("prompts")
     if isinstance(recorded, Mapping) and "texts" not in recorded:
         raise ConfigError("these were asked with texts of their own (--prompts), which their file does not hold")

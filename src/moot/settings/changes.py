@@ -55,8 +55,6 @@ def change_settings(run: Run, wanted: TrainConfig, write: bool = True) -> list[s
         )
     longer = [name for name, _, _ in changed if name in ("num_train_datapoints", "max_sampled_tokens")]
     notes = [f"{name} is {new} from here on; it was {old}." for name, old, new in changed]
-    if "prompts" not in run.config:
-        notes.append("this run is from before the texts that agents read were recorded; it continues in today's.")
     if longer and (shape := rate_settings(wanted.parts).shape) != "constant":
         notes.append(f"the learning rate's {shape} schedule now ends with the longer run.")
     return notes

@@ -16,21 +16,13 @@ _PART = re.compile(r"([^:=,]+\.py:\w+|[^:]+)(?::(.*))?", re.S)
 OFF = "off"
 """Instead of settings: without the part, where a preset has it."""
 NOW_PARTS = {
-    "curriculum": "curriculum:tasks=TASK+TASK", "promote_at": "curriculum:tasks=TASK+TASK,promote_at=…",
-    "judge_share": "judge_share:share=…", "judge_schedule": "judge_share:schedule=…",
-    "stop_when_settled": "rounds_as_needed:stop_when_settled=yes", "extra_rounds": "rounds_as_needed:extra_rounds=…",
-    "hard_agents": "hard_agents:agents=…", "easy_agents": "easy_agents:agents=…", "past_selves": "past_selves:share=…",
-    "distill_every": "distill:every=…", "labels_from": "frozen_labels:weights=…",
-    "label_samples": "frozen_labels:samples=…",
-    "label_band": "frozen_labels:band=LOW-HIGH", "kl_coef": "kl_penalty:coef=…", "kl_beta": "kl_penalty:coef=…",
-    "reference": "kl_penalty:coef=…,weights=…",
+    "kl_coef": "kl_penalty:coef=…", "kl_beta": "kl_penalty:coef=…",
     "ema_decay": "kl_penalty:coef=…,weights=ema,ema_decay=…", "target_kl": "adaptive_rate:target_kl=…",
-    "min_signal": "min_signal:debates=…", "truth_schedule": "truth_schedule:schedule=…",
     "warm_batch_size": "warm_start:batch_size=…", "warm_learning_rate": "warm_start:learning_rate=…",
     "warm_wrong": "warm_start:wrong=…", "warm_solutions": "warm_start:solutions=…",
-    "stop_on_alarm": "stop_on_alarm", "lr_schedule": "lr_schedule:shape=…", "lr_warmup": "lr_schedule:warmup=…",
+    "lr_schedule": "lr_schedule:shape=…", "lr_warmup": "lr_schedule:warmup=…",
 }  # fmt: skip
-"""Settings that people may still type, and the part that each belongs to."""
+"""Settings that people type who know other trainers, and the part that each belongs to."""
 
 
 def split_part(text: str) -> tuple[str, str]:

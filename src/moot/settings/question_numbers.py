@@ -22,11 +22,10 @@ class Further:
     """First number and count, in ascending order."""
 
     @classmethod
-    def from_state(cls, saved: Any, behind: int) -> Further:
-        """As a checkpoint has them; an older one has a count alone, of numbers that begin `behind` all batches."""
-        ranges = ([[behind, saved]] if saved else []) if isinstance(saved, int) else saved
+    def from_state(cls, saved: Any) -> Further:
+        """As a checkpoint has them."""
         try:
-            read = [[int(first), int(count)] for first, count in ranges]
+            read = [[int(first), int(count)] for first, count in saved]
         except (TypeError, ValueError, OverflowError):
             read = [[-1, -1]]
         if any(first < 0 or count < 0 for first, count in read) or sum(count for _, count in read) > MOST:

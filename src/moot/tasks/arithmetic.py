@@ -12,7 +12,7 @@ from moot.errors import ConfigError
 from moot.tasks.graders import STEPS
 from moot.tasks.near_misses import slip
 from moot.tasks.spec import Spec
-from moot.tasks.task import Exercise, Task, halves
+from moot.tasks.task import Exercise, Task, distinct, halves
 
 TRIES = 10_000
 SIGNS = {"+": "+", "-": "-", "x": "*", "*": "*"}
@@ -118,16 +118,10 @@ def exercises(seed: int, settings: ArithmeticSettings = ArithmeticSettings()) ->
 def task(spec: Spec, seed: int = 0, held_out: int = 64) -> Task:
     spec.no_words()
     settings = spec.fill(ArithmeticSettings)
-    tests: dict[str, Question] = {}
-    number = 0
-    while len(tests) < held_out and number < 100 * held_out:
-        asked = question(seed, "held_out", number, settings)
-        tests.setdefault(asked.text, asked)
-        number += 1
     return Task(
         spec.label,
         lambda i: question(seed, "train", i, settings),
-        tuple(tests.values()),
+        distinct((question(seed, "held_out", i, settings) for i in range(100 * held_out)), held_out),
         solution=solution,
         near_miss=near_miss,
         exercises=lambda seed: exercises(seed, settings),

@@ -18,7 +18,7 @@ from moot.errors import ConfigError
 from moot.tasks.answer_classes import ByKey
 from moot.tasks.constraint_topics import FIRST_WORDS, LAST_WORDS, TOPICS, WORDS
 from moot.tasks.spec import Spec
-from moot.tasks.task import Task
+from moot.tasks.task import Task, distinct
 
 LONGEST = 20_000
 """Characters of a text that is checked at all."""
@@ -211,12 +211,6 @@ def extract(solution: str) -> str | None:
 def task(spec: Spec, seed: int = 0, held_out: int = 64) -> Task:
     spec.no_words()
     settings = spec.fill(ConstraintSettings)
-    tests: dict[str, Question] = {}
-    for number in range(10 * held_out):
-        if len(tests) == held_out:
-            break
-        test = question(seed, "held_out", number, settings)
-        tests.setdefault(test.text, test)
-    held = tuple(tests.values())
+    held = distinct((question(seed, "held_out", i, settings) for i in range(10 * held_out)), held_out)
     train = partial(question, seed, "train", settings=settings)
     return Task(spec.label, train, held, equal, extract, check=check, rules=rules)

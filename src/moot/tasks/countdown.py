@@ -16,7 +16,7 @@ from moot.tasks.answer_classes import ByKey
 from moot.tasks.answers import announced, first_clause
 from moot.tasks.expressions import numbers, parsed, plain, value
 from moot.tasks.spec import Spec
-from moot.tasks.task import Exercise, Task, halves
+from moot.tasks.task import Exercise, Task, distinct, halves
 
 TRIES = 10_000
 INSTRUCTION = (
@@ -232,12 +232,6 @@ def exercises(seed: int, settings: CountdownSettings = CountdownSettings()) -> I
 def task(spec: Spec, seed: int = 0, held_out: int = 64) -> Task:
     spec.no_words()
     settings = spec.fill(CountdownSettings)
-    tests: dict[str, Question] = {}
-    for number in range(10 * held_out):  # with few targets there may be fewer questions than asked for
-        if len(tests) == held_out:
-            break
-        test = made(seed, "held_out", number, settings).question
-        tests.setdefault(test.text, test)
 
     def again(question: Question) -> Made:
         split, _, number = question.id.rpartition("-")
@@ -257,7 +251,8 @@ def task(spec: Spec, seed: int = 0, held_out: int = 64) -> Task:
     return Task(
         spec.label,
         lambda i: made(seed, "train", i, settings).question,
-        tuple(tests.values()),
+        # With few targets there may be fewer questions than asked for.
+        distinct((made(seed, "held_out", i, settings).question for i in range(10 * held_out)), held_out),
         equal,
         extract,
         solution,

@@ -27,7 +27,7 @@ from moot.tasks.graders import grading, text
 from moot.tasks.math_pool import Pool
 from moot.tasks.sets import normal
 from moot.tasks.spec import Spec
-from moot.tasks.task import Task
+from moot.tasks.task import Task, distinct
 
 SIZE = 500
 """Of a dataset of the package; many are strung together, because some make all their items at once."""
@@ -82,17 +82,13 @@ def task(spec: Spec, seed: int = 0, held_out: int = 64) -> Task:
             raise ConfigError(f"task {spec.text!r} has too few different questions; make it harder")
         return questions_so_far[i % len(questions_so_far)]
 
-    tests: dict[str, Question] = {}
-    for dataset in range(1 + held_out // 50):
-        for asked in questions("held_out", dataset):
-            if len(tests) == held_out:
-                break
-            tests.setdefault(asked.text, asked)
-    keyed = all(asked.answer is not None for asked in tests.values())
+    datasets = range(1 + held_out // 50)
+    tests = distinct((asked for dataset in datasets for asked in questions("held_out", dataset)), held_out)
+    keyed = all(asked.answer is not None for asked in tests)
     return Task(
         spec.label,
         train,
-        tuple(tests.values()),
+        tests,
         graded.equal,
         graded.extract,
         (lambda asked: f"The answer is \\boxed{{{asked.answer}}}.") if keyed else None,

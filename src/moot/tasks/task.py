@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -30,6 +30,15 @@ def halves(rng: random.Random) -> Iterator[bool]:
     while True:
         first = rng.random() < 0.5
         yield from (first, not first)
+
+
+def distinct(questions: Iterable[Question], count: int) -> tuple[Question, ...]:
+    """The first `count` with texts of their own; fewer where there are no more."""
+    found: dict[str, Question] = {}
+    coming = iter(questions)
+    while len(found) < count and (question := next(coming, None)) is not None:
+        found.setdefault(question.text, question)
+    return tuple(found.values())
 
 
 @dataclass(frozen=True)

@@ -128,7 +128,7 @@ def group_answer(played: PlayedDebate, grades: Grades | None = None) -> GroupAns
         outcome=outcome,
         held=tuple(None if i is None else grades.answers[i] for i in last),
         kinds=tuple(held_answers(debate, grades)),
-        solutions=tuple(None if i is None else (debate.turns[i].fields or {})["solution"] for i in last),
+        solutions=tuple(None if i is None else debate.turns[i].solution for i in last),
         right=tuple(i is not None and grades.correct[i] for i in last),
     )
 

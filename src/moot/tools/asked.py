@@ -29,8 +29,7 @@ def asked_grading(settings: Mapping[str, Any]) -> Grading:
 
 
 def asked_rules(settings: Mapping[str, Any]) -> Rules:
-    """The rules by which a question is debated, by the settings that stand beside its answer; what a file leaves out
-    came later."""
+    """The rules by which a question is debated, by the settings that stand beside its answer."""
     rules, temperature = preset(settings["protocol"]).rules, settings.get("temperature")
     return replace(
         rules,

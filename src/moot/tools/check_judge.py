@@ -68,7 +68,7 @@ async def ask_judge(
         way = replace(way, judge=own)  # it has learned since
     answers: dict[Question, list[str]] = {}
     for played in debates:
-        said = [(turn.fields or {})["solution"] for turn in played.debate.turns if turn.answers]
+        said = [turn.solution for turn in played.debate.turns if turn.answers]
         answers.setdefault(played.debate.question, []).extend(said)
     guest, identity = await players.judge(way.judge)
     with contextlib.closing(AnswerStore(folder / "verdicts.jsonl", check_verdict)) as verdicts:

@@ -52,7 +52,7 @@ async def evaluate_players(
         stack.push_async_callback(players.close)
         at = await players.load(step)
         checkpoint = newest_whole(run, at) if run is not None and at else None
-        saved = ((checkpoint and checkpoint.state) or {}).get("further", 0)
+        saved = ((checkpoint and checkpoint.state) or {}).get("further", ())
         questions, notes = unseen_questions(task, None if run is None else config, at, count, saved)
         for note in notes:
             watcher.note(note)

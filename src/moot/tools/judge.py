@@ -9,6 +9,7 @@ from typing import Any
 
 from moot.debate.checks import Ballot, Check, Pair, Rules, Show, approval, drawn_pairs, over_rules, scores_in_pairs
 from moot.debate.plain import plain_answers
+from moot.debate.play import gather_or_raise
 from moot.debate.prompt_texts import DEFAULT, Prompts
 from moot.debate.rewards import plurality
 from moot.debate.types import Question
@@ -57,7 +58,7 @@ class Answered:
 def graded(answers: Mapping[Question, Sequence[str]], task: Task) -> list[Answered]:
     """Answers in text, read and checked by the task."""
     debates = [plain_answers(question, texts) for question, texts in answers.items()]
-    solutions = [tuple((turn.fields or {})["solution"] for turn in debate.turns) for debate in debates]
+    solutions = [tuple(turn.solution for turn in debate.turns) for debate in debates]
     grades = grade_all(debates, task.equal, task.extract, task.check)
     columns = zip(answers, solutions, grades, strict=True)
     rules = [task.rules_of(question) if task.rules else () for question in answers]
@@ -141,12 +142,9 @@ class Trial:
         for way in ways:
             if any(place.settings == self._settings(way) for place in missing):
                 self._verdicts.note(self._settings(way), self._meaning(way))
-        try:
-            async with asyncio.TaskGroup() as group:
-                for place, (way, asked) in missing.items():
-                    group.create_task(self._one(place, self._judges[way.judge], asked))
-        except BaseExceptionGroup as failures:
-            raise failures.exceptions[0] from None
+        await gather_or_raise(
+            self._one(place, self._judges[way.judge], asked) for place, (way, asked) in missing.items()
+        )
 
     def missing(self, ways: Sequence[Way]) -> dict[SampleKey, tuple[Way, Asked]]:
         """What is not known yet, or was lost to the engine."""

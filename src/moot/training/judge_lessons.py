@@ -119,7 +119,7 @@ def solved_of(debate: Debate, grades: Grades) -> Solved:
     last = sorted(debate.answers().values())
     return Solved(
         replace(debate.question, label=None),
-        tuple((debate.turns[i].fields or {}).get("solution", "") for i in last),
+        tuple(debate.turns[i].solution for i in last),
         tuple(grades.answers[i] for i in last),
         tuple(grades.same[i] for i in last),
         tuple(grades.correct[i] for i in last),

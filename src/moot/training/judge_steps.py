@@ -11,26 +11,28 @@ import asyncio
 import json
 import shutil
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pydantic import TypeAdapter
+
 from moot.debate.checks import Show, approval
-from moot.debate.typed_fields import check_types
-from moot.debate.types import Question
 from moot.engine.protocol import Datum, Sampler, SamplingParams, Trainer
 from moot.errors import ConfigError, EngineError
 from moot.judges.asking import Asked, Heard, TokenJudge
 from moot.judges.learning import advantages, measured, rewards, weights
 from moot.players.checkpoints import JUDGE, SERVING, judge_place
+from moot.rl.metrics import mean
 from moot.runs.run import new_aside
 from moot.tasks.task import Exercise
 from moot.tokens.speaker import turn_seed
 from moot.training.optimise import optimise
 from moot.training.state import Progress, Setup, Stopped
 from moot.util.disk import read_file, write_atomically
-from moot.util.files import append_lines, json_lines, write_lines
+from moot.util.files import append_lines, write_lines
 from moot.util.json_text import read_json
 
 STEPS, HELD_OUT = "steps.jsonl", "held_out.jsonl"
@@ -91,17 +93,16 @@ class JudgeSteps:
         datums = await asyncio.gather(
             *(_datum(judge, check.heard, right, thinking, said) for check, right, thinking, said in taught if said)
         )
-        chunks = [list(datums)] if datums else []
-        trained = await optimise(self.trainer, self.progress, chunks, optim.loss, self.weight * rate)
+        trained = await optimise(self.trainer, self.progress, datums, optim.loss, self.weight * rate)
         right, wrong = (
             [pay for pay, label in zip(paid, labels, strict=True) if label == kind] for kind in (True, False)
         )
         row = {
             "step": number,
-            "reward": _mean([_mean(kind) for kind in (right, wrong) if kind]),
-            "approved_right": _mean(right),
+            "reward": mean(sum(kind) / len(kind) for kind in (right, wrong) if kind),
+            "approved_right": mean(right),
             "approved_wrong": None if not wrong else 1 - sum(wrong) / len(wrong),
-            "thinking": _mean([len(check.heard.thinking.tokens) for check in heard]),
+            "thinking": mean(len(check.heard.thinking.tokens) for check in heard),
             "trained_tokens": trained["optim/trained_tokens"],
             "tokens": tokens + spent,
         }
@@ -202,13 +203,11 @@ class JudgeSteps:
     # The answers that it is measured on
 
     def kept_held_out(self) -> list[Exercise]:
-        try:
-            kept = [_exercise(row) for _, row, _ in json_lines(self.folder / HELD_OUT)]
-            if kept:
+        file, kind = self.folder / HELD_OUT, TypeAdapter(Exercise)
+        with suppress(FileNotFoundError, ValueError):
+            if kept := [kind.validate_json(line, strict=True) for line in read_file(file).splitlines()]:
                 return kept
-        except (ConfigError, KeyError, TypeError, AttributeError):
-            pass
-        raise ConfigError(f"{self.folder / HELD_OUT} is damaged; put back what moot wrote")
+        raise ConfigError(f"{file} is damaged; put back what moot wrote")
 
     def keep_held_out(self, exercises: Sequence[Exercise]) -> None:
         self.folder.mkdir(exist_ok=True)
@@ -235,21 +234,6 @@ def _row(line: bytes, step: int) -> dict[str, Any]:
     return {**row, "state": state} if whole and named and numbers and measured else {}
 
 
-def _exercise(row: Any) -> Exercise:
-    """Raises for what is none."""
-    question = Question(**{**row["question"], "sides": ()})
-    check_types(question)
-    rule = row.get("rule", "")
-    if not (isinstance(row["answer"], str) and isinstance(row["right"], bool) and isinstance(rule, str)):
-        raise TypeError("no exercise")
-    return Exercise(question, row["answer"], row["right"], (), rule)
-
-
 async def _datum(judge: TokenJudge, heard: Heard, right: bool, thinking: float, said: float) -> Datum:
     word, logprobs = await judge.logprobs_of(heard, right)
     return heard.datum(word, logprobs, thinking, said)
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None

@@ -100,7 +100,7 @@ async def learn(setup: Setup, progress: Progress, history: History, step: int, b
     trained = await optimise(
         setup.engine,
         progress,
-        [datums] if datums else [],
+        datums,
         config.optim.loss,
         rate,
         measured=True,

@@ -101,8 +101,8 @@ class Part:
         """An outside judge instead of the one that the settings name."""
         return None
 
-    def judges(self, judges: Judges, done: float, seed: str) -> Judges:
-        """Which debates of a batch are judged, when the share `done` of self-play is over."""
+    def judges(self, judges: Judges) -> Judges:
+        """Which debates of a batch are judged."""
         return judges
 
     async def played(self, setup: Setup, progress: Progress, step: int, batch: Batch, sampler: Sampler) -> Batch:

@@ -24,11 +24,11 @@ async def play_batch(
     for part in setup.parts:
         asked, cost = await part.chosen(setup, progress, step, asked)
         tokens += cost
-    return Batch(asked, await _self_play(setup, progress, step, asked, sampler, wave), tokens)
+    return Batch(asked, await _self_play(setup, step, asked, sampler, wave), tokens)
 
 
 async def _self_play(
-    setup: Setup, progress: Progress, step: int, asked: Sequence[BatchQuestion], sampler: Sampler, wave: str
+    setup: Setup, step: int, asked: Sequence[BatchQuestion], sampler: Sampler, wave: str
 ) -> list[PlayedDebate]:
     d, seed = setup.config.debate, f"{setup.config.seed}/{step}{wave}"
     debates = [_new_debate(setup, question) for question in asked]
@@ -41,7 +41,7 @@ async def _self_play(
         tempered=setup.tempered,
         seed=seed,
         seats=_seats(setup, seed),
-        judges=_judges(setup, progress.done(setup.config, step), seed),
+        judges=_judges(setup),
         checking=checking(setup.reward, lambda number: setup.tasks[asked[number].level], d.evaluation_tokens, seed),
         limits=section_limits(d.evaluation_tokens, most),
         finished=lambda _, done: setup.watcher.debate_finished(done),
@@ -69,10 +69,10 @@ def _seats(setup: Setup, seed: str) -> Seats | None:
     return seat_of if given else None
 
 
-def _judges(setup: Setup, done: float, seed: str) -> Judges | None:
+def _judges(setup: Setup) -> Judges | None:
     if (judge := setup.outside_judge()) is None:
         return None
     judges: Judges = lambda number: [judge]  # noqa: E731 - typed, and as short as it is
     for part in setup.parts:
-        judges = part.judges(judges, done, seed)
+        judges = part.judges(judges)
     return judges

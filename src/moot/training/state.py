@@ -105,9 +105,8 @@ class Progress:
     def from_state(cls, state: Mapping[str, Any]) -> Progress:
         """Fails with ValueError, KeyError or the like on the state of another version."""
         means = {name: {int(seat): mean for seat, mean in row.items()} for name, row in state["seats"].items()}
-        further = Further([[_count(first), _count(count)] for first, count in state["further"]])
-        skipped, sampled = _count(state["skipped"]), _count(state["sampled"])
-        return cls(SeatMeans(means), Alarms.from_state(state["alarms"]), skipped, sampled, further)
+        skipped, sampled, further = _count(state["skipped"]), _count(state["sampled"]), state["further"]
+        return cls(SeatMeans(means), Alarms.from_state(state["alarms"]), skipped, sampled, Further.from_state(further))
 
     def spent(self, config: TrainConfig) -> bool:
         """Whether the budget of tokens is used up."""

@@ -37,7 +37,7 @@ async def warm_step(setup: Setup, progress: Progress, step: int) -> dict[str, An
     examples = await warm.examples(
         task, setup.rendering, empty, numbers, config.seed, wrong, alone=w.wrong == "none", own=solutions
     )
-    trained = await optimise(setup.engine, progress, [examples], "cross_entropy", w.learning_rate)
+    trained = await optimise(setup.engine, progress, examples, "cross_entropy", w.learning_rate)
     tokens = trained["optim/trained_tokens"] or 1.0
     return {
         "step": step,

@@ -292,14 +292,3 @@ def test_counts_that_are_none_are_a_damaged_checkpoint(count: object) -> None:
     state["window"][0]["debates"] = count  # what somebody else sealed
     with pytest.raises((ValueError, TypeError)):
         Alarms.from_state(state)
-
-
-def test_a_checkpoint_from_before_this_alarm_is_read() -> None:
-    alarms = Alarms()
-    alarms.update([FINE] * 20)
-    old = alarms.state()
-    del old["first"]
-    for step in old["window"]:
-        for name in ("solutions", "solution_tokens", "agents", "right_answers", "unlabelled", "agreeing"):
-            del step[name]
-    assert Alarms.from_state(old).update([spoken(100)] * 20)[SHRUNK] == 0.0

@@ -109,6 +109,6 @@ def test_parts_of_training_stand_under_with(tmp_path: Path, text: str) -> None:
 def test_a_setting_that_belongs_to_a_part_is_answered_with_how_it_is_written(tmp_path: Path) -> None:
     with pytest.raises(
         ConfigError,
-        match=r"there is no setting 'labels_from'; it belongs to a part of training now: --with frozen_labels",
+        match=r"there is no setting 'kl_coef'; it belongs to a part of training now: --with kl_penalty",
     ):
-        read(tmp_path, "labels_from: start\n")
+        read(tmp_path, "kl_coef: 0.1\n")

@@ -320,9 +320,6 @@ def test_the_judge_is_the_model_before_training_unless_another_is_named() -> Non
     assert config("approval").outside_judge == "base" and config("generator_judge").outside_judge == ""
     named = replace(config("approval"), recipe=replace(config("approval").recipe, judge="m@http://localhost:1/v1"))
     assert named.outside_judge == "m@http://localhost:1/v1"
-    share = replace(config("approval"), parts=("judge_share:share=0.5",))
-    with pytest.raises(ConfigError, match="judge_share must be left out with reward approval"):
-        find_parts(share)
 
 
 def test_a_damaged_check_is_damage(tmp_path: Path) -> None:

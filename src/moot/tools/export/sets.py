@@ -20,7 +20,6 @@ from typing import IO, Any, TypeVar
 
 from moot.debate.checks import EQUAL, is_vote, pairs_of
 from moot.debate.rewards import last_parsed, scores_by_turn
-from moot.debate.types import Parsed
 from moot.debate.votes import by_pair, clear_consensus
 from moot.runs import Damaged, PlayedDebate
 from moot.runs.prompt_of_turn import seen_to_json
@@ -176,9 +175,7 @@ def _pair(played: PlayedDebate, chosen: int, rejected: int) -> Row:
 
 
 def _solution(played: PlayedDebate, turn: int) -> str:
-    parsed = played.debate.turns[turn].parsed
-    assert isinstance(parsed, Parsed)
-    return parsed.fields["solution"]
+    return played.debate.turns[turn].solution
 
 
 def _asked(played: PlayedDebate) -> list[dict[str, str]]:

@@ -32,8 +32,7 @@ class Distill(Part):
         if setup.config.iteration(lesson.step) % self.settings.every:
             return {}
         examples = winners_turns(lesson.taught)
-        chunks = [examples] if examples else []
-        trained = await optimise(setup.engine, progress, chunks, "cross_entropy", lesson.rate)
+        trained = await optimise(setup.engine, progress, examples, "cross_entropy", lesson.rate)
         tokens = trained["optim/trained_tokens"] or 0.0
         return {
             "distill/examples": float(len(examples)),

@@ -30,9 +30,8 @@ class HardAgents(Part):
 
     def __init__(self, settings: Any = None) -> None:
         super().__init__(settings)
-        self.reopened: dict[int, list[BatchQuestion]] = {}
-        """By step: questions to be debated once more in it. They stay until it is committed, also those of batches that
-        are being sampled ahead: a kill loses the batches, and they are asked again."""
+        self.reopened: list[BatchQuestion] = []
+        """What is to be debated once more in the next step."""
 
     def check(self, config: TrainConfig) -> None:
         if not config.protocol.rules.own_answers:
@@ -41,24 +40,19 @@ class HardAgents(Part):
             )
 
     def again(self, step: int) -> Sequence[BatchQuestion]:
-        return self.reopened.get(step, ())
+        return self.reopened
 
     async def learned(self, setup: Setup, progress: Progress, lesson: Lesson) -> Metrics:
-        self.reopened = {later: asked for later, asked in self.reopened.items() if later > lesson.step}
-        # The batches up to this one are being sampled, or are about to be.
-        following = lesson.step + 1
-        self.reopened[following] = list(dict.fromkeys(still_open(lesson.asked, lesson.taught, self.settings.agents)))
+        self.reopened = list(dict.fromkeys(still_open(lesson.asked, lesson.taught, self.settings.agents)))
         return {
             "recipe/debated_again": float(sum(question.num_agents == self.settings.agents for question in lesson.asked))
         }
 
     def state(self) -> dict[str, Any]:
-        return {"again": {step: [asdict(question) for question in asked] for step, asked in self.reopened.items()}}
+        return {"again": [asdict(question) for question in self.reopened]}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        self.reopened = {
-            int(step): [BatchQuestion(**question) for question in asked] for step, asked in state["again"].items()
-        }
+        self.reopened = [BatchQuestion(**question) for question in state["again"]]
 
 
 def still_open(asked: Sequence[BatchQuestion], debates: Sequence[PlayedDebate], agents: int) -> list[BatchQuestion]:

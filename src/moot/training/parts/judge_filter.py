@@ -63,7 +63,7 @@ class JudgeFilter(Part):
                 "judge_training"
             )
 
-    def judges(self, judges: Judges, done: float, seed: str) -> Judges:
+    def judges(self, judges: Judges) -> Judges:
         """They are asked here, and not for comparisons that nobody would count."""
         return lambda number: []
 

@@ -126,7 +126,7 @@ class ProgramVotes(Part):
 
     async def _votes(self, setup: Setup, debate: Debate, task: Task, sampler: Sampler, seed: str) -> Votes:
         """What agents ended with, and what the programs come to. Of level answers the agents' comes first."""
-        answers = [answer_in(_solution(debate, i), task.extract) for i in sorted(debate.answers().values())]
+        answers = [answer_in(debate.turns[i].solution, task.extract) for i in sorted(debate.answers().values())]
         config = setup.config
         own = turn_seed(config.seed, "programs", seed)
         params = SamplingParams(config.debate.max_tokens, config.protocol.rules.temperature, seed=own)
@@ -148,7 +148,3 @@ def _counted(
     label, counted = (plurality_label(votes, task.equal)[0] for votes in ([*answers, *programs], answers))
     right = tuple(voted is not None and task.right(question, voted) for voted in (label, counted))
     return Votes(programs, tokens, label, counted, (right[0], right[1]) if task.gradable(question) else None)
-
-
-def _solution(debate: Debate, turn: int) -> str:
-    return (debate.turns[turn].fields or {}).get("solution", "")

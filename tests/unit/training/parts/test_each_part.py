@@ -386,7 +386,7 @@ def test_a_run_with_every_part_goes_on_after_a_cut_as_if_nothing_had_happened(tm
     parts = (
         "truth_schedule:schedule=cosine", "hard_agents:agents=5", "past_selves:share=0.7", "distill:every=2", f"{STAGES},promote_at=0",
         "easy_agents:agents=3", "adaptive_rate", "kl_penalty:coef=0.1", "min_signal:debates=2", "rounds_as_needed:extra_rounds=1",
-        "renewed_judge", "judge_share:share=0.5,schedule=linear",
+        "renewed_judge",
     )  # fmt: skip
     config = replace(CONFIG, protocol=CONFIG.protocol.with_choices(reward_mix=0.5), parts=parts)
     config = replace(config, recipe=RecipeConfig(max_sampled_tokens=200_000))
@@ -410,7 +410,7 @@ def test_a_run_with_every_part_goes_on_after_a_cut_as_if_nothing_had_happened(tm
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("judge_share:share=1.5", r"with judge_share:share=1.5: share must be less than or equal to 1, got '1.5'"),
+        ("past_selves:share=1.5", r"with past_selves:share=1.5: share must be less than or equal to 1, got '1.5'"),
         ("past_selves:share=-0.1", "share must be greater than or equal to 0"),
         ("past_selves:share=lots", "share must be a valid number, .*got 'lots'"),
         ("past_selves:shares=0.3", "there is no setting 'shares'; there are share, each written once"),
@@ -432,7 +432,6 @@ def test_a_run_with_every_part_goes_on_after_a_cut_as_if_nothing_had_happened(tm
         ("kl_penalty:coef=inf", "coef must be a finite number"),
         ("frozen_labels:band=0.9-0.3", "band must be two shares from 0 to 1, the lower first"),
         ("truth_schedule:schedule=square", "schedule must be 'constant', 'linear' or 'cosine'"),
-        ("judge_share", "judge_share needs an outside judge"),
         ("distill:every=0", "every must be greater than or equal to 1"),
     ],
 )
