@@ -59,6 +59,12 @@ def test_a_servers_likeliest_tokens_are_read_in_every_spelling() -> None:
         ("a", A_B, 1.0),
         ("Answer B is a better one", A_B, 0.0),
         ("It is a tie", A_B, 0.5),
+        ("No doubt: Yes", YES_NO, 0.5),
+        ("Yes and no", YES_NO, 0.5),
+        ("<think>\nOkay, the user wants one word. No other text", YES_NO, 0.5),
+        ("<think>Not a Yes? No.</think>\n\nYes.", YES_NO, 1.0),
+        ("Is it B? Is it A?</think>B", A_B, 0.0),
+        ("<think>A</think>B<think>", A_B, 0.5),
     ],
 )
 def test_a_word_counts_where_there_are_no_probabilities(reply: str, words: tuple[str, str], value: float) -> None:

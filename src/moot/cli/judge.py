@@ -24,6 +24,7 @@ from moot.evaluate import AnswerStore, EvalConfig, evaluate
 from moot.evaluate.store import SampleKey, question_key
 from moot.evaluate.table import rich_table
 from moot.judges.asking import judge_of
+from moot.judges.ballots import many_unread
 from moot.players.find import Players, check_reachable, policy_config
 from moot.runs import PlayedDebate, Run, write_atomically
 from moot.settings.limits import Ge, check_limits
@@ -185,6 +186,9 @@ class JudgeCommand:
             config = TrialConfig(self.checks, self.opponents, *sampled)
             trial = Trial(answers, judges, identities, config, verdicts, watching)
             await trial.ask(ways)
+            for judge in dict.fromkeys(self.judges):
+                if told := many_unread(trial.unread([way for way in ways if way.judge == judge]), judge):
+                    watching.note(told)
             write_lines(out / "asked.jsonl", trial.listing(ways))
             return trial.rows(ways)
 

@@ -47,6 +47,11 @@ class Check:
     rule: str = ""
     """The one rule of the question that it is about; empty where it is about all of it."""
 
+    @property
+    def unread(self) -> bool:
+        """Whether the judge was taken at its word, and said none."""
+        return self.by == "word" and self.value == 0.5
+
 
 # From checks to scores
 
