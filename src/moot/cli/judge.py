@@ -100,7 +100,7 @@ class JudgeCommand:
     """Answers from this file: a line per question, {"question": …, "answer": the right one, "answers": [texts]}. Or
     from a run's folder: the answers of its debates."""
     opponents: Annotated[int, Ge(1)] = 2
-    """How many other answers each answer meets on the ballot pairs."""
+    """How many other answers each answer meets at most on the ballot pairs."""
     seed: int = 0
     """Chooses the questions and every sample."""
     temperature: Annotated[float, Ge(0)] = 1.0

@@ -89,7 +89,7 @@ class TrialConfig:
     checks: tuple[int, ...] = (4,)
     """Of approval. The most of them are asked for; fewer are the first of these."""
     opponents: int = 2
-    """Of pairs: how many others an answer draws."""
+    """Of pairs: how many others an answer meets at most."""
     max_tokens: int = 256
     """Longest thinking."""
     temperature: float = 1.0
