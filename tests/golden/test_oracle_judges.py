@@ -1,4 +1,4 @@
-"""How good judges are, and what those that learn are paid, against a second implementation, on tables made up at random."""
+"""How good judges are, and what those that learn are paid, against a second implementation, on made-up tables."""
 
 from __future__ import annotations
 
