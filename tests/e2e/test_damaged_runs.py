@@ -36,6 +36,7 @@ CONFIG = TrainConfig(
     parts=(
         "frozen_labels:weights=base,samples=2,band=0.0-1.0",
         "judge_training:show=answer,steps=1,every=1,renewed=1,exercises=4,checks=1,held_out=4",
+        "judge_filter:checks=1,show=answer",
     ),
     protocol=V2.with_choices({"reward": "majority"}),
     eval_every=1,

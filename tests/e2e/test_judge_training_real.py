@@ -30,7 +30,8 @@ def test_the_judges_own_weights_move_and_the_policys_do_not(tmp_path: Path, monk
     monkeypatch.chdir(tmp_path)
     part = "judge_training:steps=2,exercises=4,checks=2,held_out=4,weight=1e9"
     # The policy's steps are too short to see, and the judge's are 1e-3 long.
-    assert main(["train", "--with", part, "--run", "run", *SMALL.split(), *SIZES.split()]) in (0, 1)
+    heard = "judge_filter:checks=1,show=answer"
+    assert main(["train", "--with", part, "--with", heard, "--run", "run", *SMALL.split(), *SIZES.split()]) in (0, 1)
     rows = [json.loads(line) for line in Path("run/judge/steps.jsonl").read_text().splitlines()]
     assert [row["step"] for row in rows] == [0, 1, 2] and sum(row["tokens"] for row in rows) > 0
     assert any(row.get("trained_tokens") for row in rows), "some verdicts differed"

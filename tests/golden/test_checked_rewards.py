@@ -127,9 +127,10 @@ def test_a_score_of_one_half_is_no_approval_whatever_rounding_makes_of_it() -> N
     assert paid(debate(V2, [["", FAILED]]), checks, "approved:checks=3,vote_margin=0")[0] == [0, 0]
 
 
-def test_an_answer_that_had_nothing_to_show_is_not_approved() -> None:
-    """Judges saw final answers, and agent 2 gave none: less than a wrong answer it must not cost."""
-    assert paid(HEARD, APPROVALS[:4], "approval:checks=2,show=answer")[0] == pytest.approx([0.6, -0.4, -1, -1])
+def test_an_answer_that_had_nothing_to_show_is_no_vote_and_is_not_approved() -> None:
+    """Judges saw final answers, and agent 2 gave none: the mean is that of the others, 0.1."""
+    given, taught = paid(HEARD, APPROVALS[:4], "approval:checks=2,show=answer")
+    assert given == pytest.approx([0.6, -0.4, 0, -1]) and taught == pytest.approx([0.5, -0.5, 0, -1])
     assert paid(HEARD, APPROVALS[:4], "approved:checks=2,show=answer")[0] == [1, 0, 0, 0]
 
 

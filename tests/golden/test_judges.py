@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from math import log
 
 import pytest
@@ -59,6 +60,12 @@ def test_a_servers_likeliest_tokens_are_read_in_every_spelling() -> None:
         ("a", A_B, 1.0),
         ("Answer B is a better one", A_B, 0.0),
         ("It is a tie", A_B, 0.5),
+        ("No doubt: Yes", YES_NO, 0.5),
+        ("Yes and no", YES_NO, 0.5),
+        ("<think>\nOkay, the user wants one word. No other text", YES_NO, 0.5),
+        ("<think>Not a Yes? No.</think>\n\nYes.", YES_NO, 1.0),
+        ("Is it B? Is it A?</think>B", A_B, 0.0),
+        ("<think>A</think>B<think>", A_B, 0.5),
     ],
 )
 def test_a_word_counts_where_there_are_no_probabilities(reply: str, words: tuple[str, str], value: float) -> None:
@@ -98,12 +105,23 @@ def test_opponents_are_drawn_by_the_seed_among_different_answers() -> None:
     pairs = drawn_pairs(classes, shown, 2, "seed")
     assert pairs == drawn_pairs(classes, shown, 2, "seed") == sorted(set(pairs))
     assert all(i < j and classes[i] != classes[j] and 6 not in (i, j) for i, j in pairs)
-    assert all(sum(i in pair for pair in pairs) >= 2 for i in range(6))
+    assert all(sum(i in pair for pair in pairs) == 2 for i in range(6))
     assert any(drawn_pairs(classes, shown, 1, seed) != drawn_pairs(classes, shown, 1, 0) for seed in range(1, 9))
     assert drawn_pairs(classes, shown, 9, 0) == [
         (i, j) for i in range(6) for j in range(i + 1, 6) if classes[i] != classes[j]
     ]
     assert drawn_pairs([0, 0, 0], [True] * 3, 2, 0) == [], "all the same: nobody to meet"
+
+
+@pytest.mark.parametrize("opponents", [1, 2, 3, 7])
+def test_nobody_meets_more_than_so_many_others(opponents: int) -> None:
+    """Of eight different answers each can have as many as are wanted; of seven that are the same the last has some."""
+    for seed in range(50):
+        met = Counter(i for pair in drawn_pairs(range(8), [True] * 8, opponents, seed) for i in pair)
+        assert max(met.values()) == opponents and sum(met.values()) >= 8 * opponents - 2
+        assert len(met) == 8, "nobody is left over"
+        lone = drawn_pairs([*[0] * 7, 1], [True] * 8, opponents, seed)
+        assert len(lone) == opponents and all(pair[1] == 7 for pair in lone)
 
 
 @pytest.mark.parametrize(

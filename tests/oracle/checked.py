@@ -17,7 +17,7 @@ def rule_scores(turns, checks, count, rules):
             approval_scores(turns, [row[:3] for row in own if row[3] == rule], count)[place][0]
             for rule in sorted({row[3] for row in own})
         ]
-        scores[place] = [0.0 if not means else sorted(means)[0] if rules == "least" else sum(means) / len(means)]
+        scores[place] = [] if not means else [sorted(means)[0] if rules == "least" else sum(means) / len(means)]
     return scores
 
 
@@ -29,7 +29,7 @@ def approval_scores(turns, checks, count):
         values = []
         for judge in sorted({judge for about, judge, _ in checks if about == (place,)}):
             values += [value for about, whose, value in checks if about == (place,) and whose == judge][:count]
-        scores[place] = [sum(values) / len(values)] if values else [0.0]
+        scores[place] = [sum(values) / len(values)] if values else []
     return scores
 
 
@@ -68,7 +68,7 @@ def advantages(turns, paid):
 def approved(turns, scores, margin):
     """1 or 0, less the mean of the round."""
     paid = [
-        0.0 if failed else float(scores[i][0] > 0.5 + 1e-9 and 2 * scores[i][0] - 1 >= margin - 1e-9)
+        0.0 if failed or not scores[i] else float(scores[i][0] > 0.5 + 1e-9 and 2 * scores[i][0] - 1 >= margin - 1e-9)
         for i, (_, _, failed) in enumerate(turns)
     ]
     means = {}
@@ -86,7 +86,8 @@ def weighted(turns, kinds, scores, j):
         own = sorted((agent, i) for i, (agent, round, _) in enumerate(turns) if round == which and kinds[i] is not None)
         sums = {}
         for _, i in own:
-            evidence = scores[i][0] * (log(p) - log(1 - p)) - (1 - scores[i][0]) * (log(p) - log(1 - p))
+            s = scores[i][0] if scores[i] else 0.0
+            evidence = s * (log(p) - log(1 - p)) - (1 - s) * (log(p) - log(1 - p))
             sums[kinds[i]] = sums.get(kinds[i], 0) + 1 + evidence
         best = max(sums.values(), default=None)
         most[which] = next((kinds[i] for _, i in own if abs(sums[kinds[i]] - best) < 1e-9), None)

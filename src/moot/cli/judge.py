@@ -7,7 +7,7 @@ import json
 import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,22 +18,27 @@ from moot.cli.ending import interruptible, kept
 from moot.cli.evaluate import CONTINUING, Watching, model_changes
 from moot.debate.checks import Ballot, Rules, Show
 from moot.debate.prompt_texts import DEFAULT, load_prompts
+from moot.debate.rewards.checked import PairsSettings
 from moot.debate.types import Question
 from moot.errors import ConfigError
 from moot.evaluate import AnswerStore, EvalConfig, evaluate
 from moot.evaluate.store import SampleKey, question_key
 from moot.evaluate.table import rich_table
 from moot.judges.asking import judge_of
+from moot.judges.ballots import many_unread
 from moot.players.find import Players, check_reachable, policy_config
+from moot.players.untrusted import is_code
 from moot.runs import PlayedDebate, Run, write_atomically
 from moot.settings.limits import Ge, check_limits
+from moot.settings.saved import config_of
+from moot.settings.train import TrainConfig
 from moot.tasks import load as load_task
 from moot.tasks.task import Task
 from moot.tools.evaluate import answers_folder
 from moot.tools.judge import Answered, Trial, TrialConfig, TrialRow, Way, check_verdict, graded
 from moot.util.files import digest, json_lines, write_lines
 from moot.util.intervals import Interval
-from moot.util.safe_text import counted
+from moot.util.safe_text import counted, one_line
 
 _Str = Annotated[str | None, tyro.conf.arg(metavar="STR", help_behavior_hint="")]
 _File = Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="")]
@@ -72,8 +77,8 @@ class JudgeCommand:
     judges: tuple[str, ...] = ("base",)
     """Who judges: base (the model itself), a run, RUN@STEP, RUN@best, RUN@judge, another model, or MODEL@URL of a chat
     server."""
-    task: str = "arithmetic"
-    """Where questions come from. Answers must be known."""
+    task: _Str = None
+    """Where questions come from; that of the run in --answers, or arithmetic. Answers must be known."""
     model: _Str = None
     """Who answers: a hub id, a directory with a checkpoint, or smollm2-135m (the default)."""
     ballots: tuple[Ballot, ...] = ("approval",)
@@ -95,7 +100,7 @@ class JudgeCommand:
     """Answers from this file: a line per question, {"question": …, "answer": the right one, "answers": [texts]}. Or
     from a run's folder: the answers of its debates."""
     opponents: Annotated[int, Ge(1)] = 2
-    """How many other answers each answer meets on the ballot pairs."""
+    """How many other answers each answer meets at most on the ballot pairs."""
     seed: int = 0
     """Chooses the questions and every sample."""
     temperature: Annotated[float, Ge(0)] = 1.0
@@ -122,6 +127,8 @@ class JudgeCommand:
     """Print the report as JSON."""
 
     def run(self) -> int:
+        if self.task is None:
+            return replace(self, task=_task_of(self.answers)).run()
         console = Terminal(stderr=self.json)
         self._check()
         ways = self._ways()
@@ -179,12 +186,13 @@ class JudgeCommand:
             guests = await players.opponents(list(dict.fromkeys(self.judges)), "judges")
             answers = await self._answers(players, task, out, watching) if given is None else graded(given, task)
             verdicts = stack.enter_context(contextlib.closing(AnswerStore(out / "verdicts.jsonl", check_verdict)))
-            sampled = (self.evaluation_tokens, self.temperature, self.seed, self.concurrency)
             judges = {name: judge_of(guest) for name, (guest, _) in guests.items()}
             identities = {name: identity for name, (_, identity) in guests.items()}
-            config = TrialConfig(self.checks, self.opponents, *sampled)
-            trial = Trial(answers, judges, identities, config, verdicts, watching)
+            trial = Trial(answers, judges, identities, self._config, verdicts, watching)
             await trial.ask(ways)
+            for judge in dict.fromkeys(self.judges):
+                if told := many_unread(trial.unread([way for way in ways if way.judge == judge]), judge):
+                    watching.note(told)
             write_lines(out / "asked.jsonl", trial.listing(ways))
             return trial.rows(ways)
 
@@ -210,6 +218,9 @@ class JudgeCommand:
             "answers": str(self.answers) if self.answers else self.k,
             "questions": self.questions,
             "seed": self.seed,
+            "opponents": self.opponents,
+            "evaluation_tokens": self.evaluation_tokens,
+            "temperature": self.temperature,
         }
         return {
             **asked,
@@ -218,8 +229,13 @@ class JudgeCommand:
             "options": self._options(rows),
         }
 
+    @property
+    def _config(self) -> TrialConfig:
+        sampled = (self.evaluation_tokens, self.temperature, self.seed, self.concurrency)
+        return TrialConfig(self.checks, self.opponents, *sampled)
+
     def _options(self, rows: Sequence[TrialRow]) -> str:
-        told = options(rows)
+        told = options(rows, self._config)
         if self.engine == "openai":  # has no weights to train: the user names a model, and this one may judge it
             told = re.sub(r"--judge base\b", f"--judge {self.model}@{self.base_url or 'URL'}", told)
         return told
@@ -287,22 +303,49 @@ def beats_a_coin(rows: Sequence[TrialRow]) -> bool:
     return best is not None and best.low > 0.5
 
 
-def options(rows: Sequence[TrialRow]) -> str:
-    """How `moot train` is told to use the best way; empty where nothing could be measured, or where it cannot:
-    comparison lines are written about whole solutions there."""
+def options(rows: Sequence[TrialRow], config: TrialConfig = TrialConfig()) -> str:
+    """How `moot train` is told to use the best way, asked as it was measured; empty where nothing could be measured,
+    or where it cannot: comparison lines are written about whole solutions there."""
     if not rows or rows[0].measures.pair_accuracy is None:
         return ""
     best, way = rows[0], rows[0].way
     if way.ballot == "lines" and way.show != "solution":
         return ""
-    prompts = f" --prompts {shlex.quote(way.texts)}" if way.texts else ""
+    usual = TrainConfig()
+    further = {
+        "prompts": shlex.quote(way.texts) if way.texts else None,
+        "evaluation-tokens": _unless(usual.debate.evaluation_tokens, config.max_tokens),
+        "temperature": _unless(usual.protocol.rules.temperature, config.temperature),
+    }
+    told = "".join(f" --{name} {value}" for name, value in further.items() if value is not None)
     if way.ballot == "lines":
-        return f"--judge {way.judge} --voters judges{prompts}"
-    checks = [f"checks={best.checks}"] if way.ballot == "approval" else []
-    shown = [f"show={way.show}"] if way.show != "solution" else []
-    rules = [f"rules={way.rules}"] if way.rules != "together" else []
-    settings = ",".join([*checks, *shown, *rules])
-    return f"--reward {way.ballot}{':' * bool(settings)}{settings} --judge {way.judge}{prompts}"
+        return f"--judge {way.judge} --voters judges{told}"
+    asked = {
+        "checks": best.checks if way.ballot == "approval" else None,
+        "opponents": _unless(PairsSettings.opponents, config.opponents) if way.ballot == "pairs" else None,
+        "show": _unless("solution", way.show),
+        "rules": _unless("together", way.rules),
+    }
+    settings = ",".join(f"{name}={value}" for name, value in asked.items() if value is not None)
+    return f"--reward {way.ballot}{':' * bool(settings)}{settings} --judge {way.judge}{told}"
+
+
+def _unless(usual: object, value: object) -> object:
+    """None for what training does anyway."""
+    return None if value == usual else f"{value:g}" if isinstance(value, float) else value
+
+
+def _task_of(answers: Path | None) -> str:
+    """The task of the run whose debates are asked about; otherwise the usual one."""
+    if answers is None or not Run.exists(answers):
+        return "arithmetic"
+    task = config_of(Run.open(answers)).debate.task
+    if is_code(task):
+        raise ConfigError(
+            f"{answers} names code as its task ({one_line(task, 120)}), which is not used on its word alone; if you "
+            f"trust it, name it again (--task {one_line(task, 120)})"
+        )
+    return task
 
 
 def answers_of_run(path: Path) -> dict[Question, list[str]]:

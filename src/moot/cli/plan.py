@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.table import Table
@@ -10,9 +11,14 @@ from moot.cli.console import Terminal
 from moot.engine.memory_estimate import GIB, PASS_TOKENS
 from moot.players.create import local_place
 from moot.players.untrusted import is_code, scoring_names
-from moot.rl.cost import TYPICAL_TURN, expected_tokens, memory_gib
+from moot.rl.cost import TYPICAL_TURN, checks_per_step, expected_tokens, memory_gib
 from moot.settings.rate import rate_settings
 from moot.settings.train import TrainConfig
+from moot.tasks import load as load_task
+from moot.training.part import Part
+from moot.training.parts import find_parts
+from moot.training.parts.judge_filter import JudgeFilter
+from moot.training.parts.judge_training import JudgeTraining
 from moot.util.safe_text import counted
 
 NOT_LOADED = " (code, not loaded)"
@@ -37,8 +43,11 @@ def show_plan(config: TrainConfig, path: Path, console: Terminal) -> None:
     shape = rate_settings(config.parts).shape
     if config.warm_steps:
         table.add_row("warm start", f"{config.warm_questions} labelled questions, {config.warm_steps} optimizer steps")
-    budget = config.recipe.max_sampled_tokens
-    steps = min(config.iterations, -(-budget // tokens["sampled"])) if budget else config.iterations
+    judge = judge_plan(config)
+    for row in judge.rows:
+        table.add_row(*row)
+    budget, per_step = config.recipe.max_sampled_tokens, tokens["sampled"] + judge.per_step
+    steps = min(config.iterations, max(1, -(-(budget - judge.first) // per_step))) if budget else config.iterations
     about = "about " if steps < config.iterations else ""
     table.add_row(
         "self-play",
@@ -49,8 +58,11 @@ def show_plan(config: TrainConfig, path: Path, console: Terminal) -> None:
         "tokens per step",
         ", ".join(f"{tokens[k]:,} {k}" for k in ("sampled", "read", "trained on")) + f" (turns of {turn})",
     )
+    judged = judge.first + judge.per_step * steps
     table.add_row(
-        "tokens in all", f"{tokens['sampled'] * steps:,} sampled, {tokens['trained on'] * steps:,} trained on"
+        "tokens in all",
+        f"{tokens['sampled'] * steps + judged:,} sampled, {tokens['trained on'] * steps:,} trained on"
+        + (f"; of the sampled at most {judged:,} by the judge" if judged else ""),
     )
     table.add_row(
         "longest sequence",
@@ -60,6 +72,45 @@ def show_plan(config: TrainConfig, path: Path, console: Terminal) -> None:
         table.add_row(*memory_row(config))
     console.print(table)
     console.say("Nothing was started: this was a dry run.")
+
+
+@dataclass(frozen=True)
+class JudgePlan:
+    """What a judge without a seat who checks answers samples at most."""
+
+    per_step: int = 0
+    first: int = 0
+    """Before self-play."""
+    rows: tuple[tuple[str, str], ...] = ()
+
+
+def judge_plan(config: TrainConfig) -> JudgePlan:
+    parts = find_parts(config, users=False)
+    thinking, name, checks = config.debate.evaluation_tokens, config.outside_judge, 0
+    rule, task = config.protocol.scoring.rule, config.debate.task
+    of_each_rule = " for each rule" if rule.each_rule and is_code(task) else ""
+    if rule.checked:
+        known = rule.each_rule and not of_each_rule
+        loaded = load_task(task, config.seed, config.eval_questions) if known else None
+        checks = checks_per_step(config, len(loaded.rules_of(loaded.train(0))) if loaded else 1)
+    first, later, rows = 0, 0.0, list[tuple[str, str]]()
+    for part in parts:
+        name = part.name if type(part).judge is not Part.judge else name
+        if isinstance(part, JudgeFilter):
+            checks += config.optim.batch_size * part.settings.checks
+        if isinstance(part, JudgeTraining):
+            own = part.settings
+            # Measured before any step and after the last, and then after each `renewed` further ones.
+            first = (own.steps * own.exercises + (1 + bool(own.steps)) * own.held_out) * own.checks * thinking
+            later = (own.exercises + own.held_out / own.renewed) * own.checks / own.every if own.every else 0.0
+            found = "answers to judge apart, where the task makes no exercises"
+            told = f"{counted(own.steps, 'step')} of {own.exercises} answers × {own.checks} checks before self-play"
+            rows.append(("judge learns", f"{told}, at most {first:,} tokens ({found})"))
+    per_step = round((checks + later) * thinking)
+    if checks:
+        asked = f"{checks:,} checks{of_each_rule} of at most {thinking} tokens per step"
+        rows.insert(0, ("judge", f"{name}, {asked}: {checks * thinking:,} in all"))
+    return JudgePlan(per_step, first, tuple(rows))
 
 
 def memory_row(config: TrainConfig) -> tuple[str, str]:

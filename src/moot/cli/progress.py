@@ -15,6 +15,7 @@ from moot.cli.console import Bars, Terminal, clock
 from moot.cli.loggers import Loggers
 from moot.errors import ConfigError
 from moot.evaluate.report import Report, ReportRow, compare
+from moot.judges.ballots import many_unread
 from moot.rl.alarms import ALARMS
 from moot.rl.best import NAME as BEST
 from moot.rl.best import UNRANKED, ranking, told_best
@@ -45,6 +46,7 @@ class RunProgress(Watcher):
         self._total = self._step = self._debates = self._played = 0
         self._phase, self._stepped = "", False
         self._ringing: set[str] = set()
+        self._unread = ""
         self._told, self._over = self._started, threading.Event()
 
     def __enter__(self) -> RunProgress:
@@ -104,6 +106,9 @@ class RunProgress(Watcher):
         self._told = now = time.monotonic()
         self._say(line(row, self._total, now - self._step_began, now - self._started))
         self._say_new_alarms(row)
+        if (told := many_unread(row.get("jury/unread"))) and not self._unread:
+            self.note(told)
+        self._unread = self._unread or told
 
     def _say_new_alarms(self, row: dict[str, Any]) -> None:
         """What an alarm means is said when it begins to ring, not at each step that it rings."""

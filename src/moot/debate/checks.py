@@ -10,10 +10,10 @@ lines      all answers at once: comparisons in writing, as agents write them; no
 from __future__ import annotations
 
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import combinations, groupby
 from typing import Literal
 
 Ballot = Literal["approval", "pairs", "lines"]
@@ -46,6 +46,11 @@ class Check:
     """Which of the judges, from 0."""
     rule: str = ""
     """The one rule of the question that it is about; empty where it is about all of it."""
+
+    @property
+    def unread(self) -> bool:
+        """Whether the judge was taken at its word, and said none."""
+        return self.by == "word" and self.value == 0.5
 
 
 # From checks to scores
@@ -91,15 +96,20 @@ def _side(value: float) -> int:
 
 
 def drawn_pairs(classes: Classes, shown: Sequence[bool], opponents: int, seed: object) -> list[tuple[int, int]]:
-    """Who meets whom, the lower number first: each answer that is shown draws up to `opponents` with another answer.
+    """Who meets whom, the lower number first: each answer that is shown meets up to `opponents` with another answer.
 
-    A pair is asked once, whoever drew it, and counts for both.
+    Drawn one opponent at a time, those who have met the fewest first, so that nobody is left over while others meet
+    again. A pair is asked once and counts for both.
     """
-    pairs: set[tuple[int, int]] = set()
-    for i in (number for number, is_shown in enumerate(shown) if is_shown):
-        others = [j for j, is_shown in enumerate(shown) if is_shown and classes[j] != classes[i]]
-        drawn = random.Random(f"{seed}/{i}").sample(others, min(opponents, len(others)))
-        pairs |= {(min(i, j), max(i, j)) for j in drawn}
+    numbers = [i for i, is_shown in enumerate(shown) if is_shown]
+    possible = [(i, j) for i, j in combinations(numbers, 2) if classes[i] != classes[j]]
+    random.Random(f"{seed}").shuffle(possible)
+    met, pairs = Counter[int](), set[tuple[int, int]]()
+    for most in range(1, min(opponents, len(numbers)) + 1):
+        for i, j in sorted(possible, key=lambda pair: met[pair[0]] + met[pair[1]]):
+            if max(met[i], met[j]) < most and (i, j) not in pairs:
+                pairs.add((i, j))
+                met.update((i, j))
     return sorted(pairs)
 
 

@@ -84,8 +84,8 @@ class _Iteration:
     uniform: int
     signals: int
     known: int
-    right: int
-    mixed: int
+    right: float
+    mixed: float
     contested: int
     settled: int
     could_vote: int
@@ -158,11 +158,11 @@ class Alarms:
         }
 
 
-def _sums(steps: Sequence[_Iteration]) -> dict[str, int]:
+def _sums(steps: Sequence[_Iteration]) -> dict[str, float]:
     return {name: sum(getattr(step, name) for step in steps) for name in _Iteration.__dataclass_fields__}
 
 
-def _shrunk(first: Mapping[str, int], now: Mapping[str, int]) -> bool:
+def _shrunk(first: Mapping[str, float], now: Mapping[str, float]) -> bool:
     """Solutions have less than half of the tokens they began with, and answers are no better for it."""
     if not (first["solutions"] and now["solutions"]):
         return False

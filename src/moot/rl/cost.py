@@ -53,6 +53,16 @@ def expected_tokens(config: TrainConfig) -> dict[str, int]:
     return {"sampled": sampled, "read": read, "trained on": sampled + read, "longest": longest}
 
 
+def checks_per_step(config: TrainConfig, rules: int = 1) -> int:
+    """How often a step asks judges without a seat about single answers or pairs, at most. `rules`: of a question, where
+    each is asked about alone."""
+    rule, answers = config.protocol.scoring.rule, config.optim.batch_size * config.debate.num_agents
+    answers *= config.debate.max_rounds
+    if rule.ballot == "pairs":
+        return answers * int(rule.settings.opponents)  # half as many pairs, in both orders
+    return answers * int(rule.settings.checks) * rules if rule.ballot == "approval" else 0
+
+
 def memory_gib(config: TrainConfig, place: Place | None = None) -> dict[str, float] | None:
     """What the local engine needs, part by part and in all: at `place`, with what is free there, or on a GPU that is
     large enough. None where the model's shape cannot be had without downloading it."""

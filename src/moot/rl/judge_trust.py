@@ -45,8 +45,7 @@ def judged(played: PlayedDebate) -> Judged:
     rule, checks = played.scoring.rule, played.debate.checks
     if not rule.checked or not checks:
         return Judged()
-    shown = {turn for check in checks for turn in check.turns}
-    means = {turn: mean(own) for turn, own in scores_by_turn(played.debate, played.scoring).items() if turn in shown}
+    means = {turn: mean(own) for turn, own in scores_by_turn(played.debate, played.scoring).items()}
     scores = {turn: score for turn, score in means.items() if score is not None}
     one_by_one = rule.ballot == "approval"
     approved = {turn: float(one_by_one and score > 0.5 + EQUAL) for turn, score in scores.items()}

@@ -66,6 +66,7 @@ def rollout_metrics(rollouts: Sequence[PlayedDebate]) -> Metrics:
         metrics |= {
             "jury/checks": float(len(checks)),
             "jury/by_word": mean(float(check.by == "word") for check in checks),
+            "jury/unread": mean(float(check.unread) for check in checks),
         }
     return metrics
 

@@ -129,9 +129,9 @@ def judge_accuracy(debates: Iterable[PlayedDebate], authors: Iterable[int | None
     return right, mixed
 
 
-def counted_accuracy(debates: Iterable[PlayedDebate]) -> tuple[int, int]:
+def counted_accuracy(debates: Iterable[PlayedDebate]) -> tuple[float, float]:
     """The same of the votes that make the reward, whoever casts them: a run may follow the votes of judges without a
-    seat alone."""
+    seat alone. A level pair of checked answers is half a right one."""
     shares: list[Share] = []
     for played in debates:
         if played.scoring.rule.checked:
@@ -143,7 +143,7 @@ def counted_accuracy(debates: Iterable[PlayedDebate]) -> tuple[int, int]:
             played.scoring.judges_count and played.debate.rules.peers_vote
         ):  # those of advocates stand among the votes already
             shares.append(_outside(played)["trust/outside_accuracy"])
-    return int(sum(right for right, _ in shares)), int(sum(mixed for _, mixed in shares))
+    return sum(right for right, _ in shares), sum(mixed for _, mixed in shares)
 
 
 def diversity(played: PlayedDebate) -> float:

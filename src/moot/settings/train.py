@@ -99,6 +99,11 @@ class RecipeConfig:
                 "judge may not be renewed: the judge that is a frozen copy of the policy is a part; use --with "
                 "renewed_judge"
             )
+        if self.judge == "start":
+            raise ConfigError(
+                "judge may not be start: without a warm start that is base, and with --from it is that run, by its "
+                "name; for the policy after a warm start use --with renewed_judge, which begins with it"
+            )
 
 
 @dataclass(frozen=True)

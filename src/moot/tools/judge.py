@@ -20,6 +20,7 @@ from moot.evaluate.store import AnswerStore, Record, SampleKey, question_key
 from moot.judges.asking import Asked, Judge, texts_digest
 from moot.judges.lines import written
 from moot.judges.measures import Judged, Measures, measure
+from moot.rl.metrics import mean
 from moot.runs.validate import MOST_TOKENS
 from moot.tasks.answers import grade_all
 from moot.tasks.task import Task
@@ -89,7 +90,7 @@ class TrialConfig:
     checks: tuple[int, ...] = (4,)
     """Of approval. The most of them are asked for; fewer are the first of these."""
     opponents: int = 2
-    """Of pairs: how many others an answer draws."""
+    """Of pairs: how many others an answer meets at most."""
     max_tokens: int = 256
     """Longest thinking."""
     temperature: float = 1.0
@@ -257,6 +258,12 @@ class Trial:
         places = {place for answered in self._answered for place, *_ in self._checks(way, answered)}
         found = [record["tokens"] for place in places if (record := self._verdicts.get(place)) is not None]
         return None if None in found else sum(found)
+
+    def unread(self, ways: Sequence[Way]) -> float | None:
+        """The share of the verdicts in one word that could not be read; None where there are none."""
+        places = {place for way in ways for answered in self._answered for place, *_ in self._checks(way, answered)}
+        records = [record for place in places if "value" in (record := self._verdicts.get(place) or {})]
+        return mean(float(Check(record["value"], by=record["by"]).unread) for record in records)
 
     def _judged(self, way: Way, answered: Answered, checks: int) -> Judged:
         shown, pairs = answered.shown(way.show), list[Pair]()

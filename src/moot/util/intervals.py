@@ -42,7 +42,7 @@ class Interval:
         return {"value": self.value, "low": self.low, "high": self.high}
 
 
-def wilson(hits: int, trials: int) -> tuple[float, float]:
+def wilson(hits: float, trials: float) -> tuple[float, float]:
     """Wilson's 95% interval of a share of independent trials, which stays inside 0 and 1 for few of them."""
     if trials == 0:
         return 0.0, 1.0

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from moot.cli import plan
+from moot.cli.console import Terminal
 from moot.engine.memory_estimate import GIB, Place
 from moot.errors import ConfigError
 from moot.players.create import local_place
@@ -36,6 +38,28 @@ def test_memory_is_told_for_this_machine_or_for_a_gpu_it_lacks(
     assert ("GiB of 100.0 that are free:" in text) == ("this" in where)
     assert ("passes shrink to 2,048 tokens" in text) == (where == "memory on a GPU")
     assert ("come on top" in text) == (where == "memory on this CPU")
+
+
+def test_what_a_judge_samples_is_planned(capsys: pytest.CaptureFixture[str]) -> None:
+    """32 questions × 8 answers × 8 checks × 256 tokens a step; of `votes` 16 × 8 × 2 checks × 2 rules × 160, and
+    before self-play 20 steps of 64 answers and twice 64 held-out ones, 2 checks of 160 tokens each."""
+    majority = PRESETS["majority"]
+    checked = replace(majority, protocol=majority.protocol.with_choices(reward="approval:checks=8"))
+    planned = plan.judge_plan(checked)
+    assert (planned.per_step, planned.first) == (32 * 8 * 8 * 256, 0)
+    assert planned.rows == (("judge", "base, 2,048 checks of at most 256 tokens per step: 524,288 in all"),)
+    planned = plan.judge_plan(PRESETS["votes"])
+    assert (planned.per_step, planned.first) == (16 * 8 * 2 * 2 * 160, (20 * 64 + 2 * 64) * 2 * 160)
+    assert planned.rows[1][1].startswith("20 steps of 64 answers × 2 checks before self-play, at most 450,560 tokens")
+    paired = replace(majority, protocol=majority.protocol.with_choices(reward="pairs:opponents=3"))
+    assert plan.judge_plan(paired).per_step == 32 * 8 * 3 * 256
+    assert plan.judge_plan(majority) == plan.JudgePlan()
+    filtered = replace(majority, parts=("judge_training:steps=0,every=2,exercises=8,held_out=8", "judge_filter"))
+    # Each other step 8 exercises and a fourth of the time 8 held-out ones, 4 checks each; and 32 pluralities 4 times.
+    assert plan.judge_plan(filtered).per_step == (32 * 4 + (8 + 2) * 4 // 2) * 256
+    plan.show_plan(replace(checked, model=majority.model), Path("run"), Terminal())
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"of the sampled at most {524288 * 32:,} by the judge" in said
 
 
 def test_a_model_nobody_has_here_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

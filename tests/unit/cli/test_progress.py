@@ -129,6 +129,15 @@ def test_an_alarm_is_explained_when_it_begins_to_ring_and_each_step_is_one_line(
     assert lines[2].startswith("ALARM random_noise: votes between right and wrong answers look like coin tosses")
 
 
+def test_verdicts_that_cannot_be_read_are_told_once_with_the_remedy(capsys: pytest.CaptureFixture[str]) -> None:
+    with RunProgress(console := Terminal(), Bars(console), Loggers(), PRESETS["demo"]) as progress:
+        for step, share in ((7, 0.2), (8, 0.25), (9, 1.0)):
+            progress.began(step, 12, "self_play")
+            progress.row({**ROW, "step": step, "jury/unread": share})
+    (note,) = [text for text in capsys.readouterr().out.splitlines() if text.startswith("Note: ")]
+    assert note.startswith("Note: 25% of the verdicts say neither word, or both, and count as ½") and "thinking" in note
+
+
 def test_the_summary_tells_when_an_alarm_rang_and_what_it_means() -> None:
     played = [{**ROW, "step": step, "alarm/random_noise": float(step in (8, 9))} for step in (7, 8, 9, 10)]
     digest = alarm_digest(played)

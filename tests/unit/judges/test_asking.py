@@ -139,6 +139,22 @@ def test_a_server_without_logprobs_is_taken_at_its_word(said: str, value: float)
     assert ask(ONE, thought, lambda: verdict(said))[0] == Check(value, "It adds up.", 8, "word")
 
 
+def cut(content: str) -> httpx.Response:
+    return stream(event(content), event(finish="length", usage=(50, 16)), DONE)
+
+
+@pytest.mark.parametrize("begun", ["<think>\nOkay, the user wants one word. No other text", ""])
+def test_a_server_that_thinks_before_its_word_is_given_the_tokens_for_it(begun: str) -> None:
+    """Thinking may stand in the reply, or be kept back; either way it was cut at the few tokens of a word."""
+    whole = "<think>No other text? Yes or no.</think>\n\nYes"
+    check, bodies, _ = ask(ONE, thought, lambda: cut(begun), lambda: verdict(whole))
+    assert check == Check(1.0, "It adds up.", 7 + 16 + 1, "word")
+    assert [body["max_tokens"] for body in bodies] == [100, 16, 116]
+    unread, bodies, _ = ask(ONE, thought, lambda: cut(begun), lambda: cut("<think>No"))
+    assert unread.unread and unread.value == 0.5 and len(bodies) == 3
+    assert len(ask(ONE, thought, lambda: cut("Yes, because it"))[1]) == 2, "a word that can be read is enough"
+
+
 def test_a_server_that_refuses_logprobs_is_asked_without_them() -> None:
     refused = httpx.Response(400, json={"error": {"message": "'top_logprobs' must be at most 5"}})
     check, bodies, notes = ask(TWO, thought, lambda: refused, lambda: verdict("B"))

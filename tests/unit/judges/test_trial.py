@@ -7,6 +7,7 @@ import random
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -117,6 +118,19 @@ def test_a_judge_that_is_right_so_often_is_measured_as_that(
         rows["pairs 1"]["one_order"]["value"] == pytest.approx(share) and rows["pairs 1"]["order_flips"]["value"] == 0
     )
     assert rows["pairs 1"]["j"] is None
+
+
+@pytest.mark.parametrize(("by", "told"), [("word", True), ("probability", False)])
+def test_verdicts_that_cannot_be_read_are_told_with_the_remedy(
+    by: Any, told: bool, answers: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Mumbles(Planted):
+        async def check(self, asked: Asked, params: SamplingParams) -> Check:
+            return replace(await super().check(asked, params), by=by)
+
+    unread = "50% of the verdicts of base say neither word, or both, and count as ½; give more --evaluation-tokens"
+    measured(Mumbles(lambda asked: 0.5 if is_right(asked, 0) else 1.0), monkeypatch, answers)
+    assert (unread in " ".join(capsys.readouterr().out.split())) is told
 
 
 def test_a_judge_of_single_rules_is_measured_by_their_mean_and_by_the_least(

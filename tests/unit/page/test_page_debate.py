@@ -139,7 +139,7 @@ def test_checks_stand_with_their_thinking_and_the_score_they_give_each_answer(tm
     found = seen(tmp_path, alone, paired, too_few)
     assert [(each["turns"], each["value"]) for each in found["checks"]][:2] == [((0,), 0.9), ((0,), 0.5)]
     assert found["checks"][0]["thinking"] == "So <it> is."
-    assert found["scores_by_turn"] == {0: [0.7], 1: [0.2], 2: [0.0]}  # nothing of turn 2 could be shown
+    assert found["scores_by_turn"] == {0: [0.7], 1: [0.2]}, "nothing of turn 2 could be shown"
     assert shown(tmp_path / "run", 1, 1)["scores_by_turn"] == {0: [pytest.approx(0.3)], 1: [pytest.approx(0.7)]}  # type: ignore[index]
     found = shown(tmp_path / "run", 1, 2)
     assert found is not None and found["scores_by_turn"] == {} and len(found["checks"]) == 1

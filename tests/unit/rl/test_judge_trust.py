@@ -46,6 +46,7 @@ def test_judges_are_counted_as_the_specification_has_it() -> None:
     sure = one([0.9, 0.8, 0.4, 0.2])
     assert panel([told, sure])[PAIR_ACCURACY] == pytest.approx(6.5 / 8) and panel([told, sure])[J] == 0.5
     assert counted_accuracy([sure, sure]) == (8, 8), "these are the votes that make the reward"
+    assert counted_accuracy([told]) == (2.5, 4), "a level pair is half a right one, and no half is lost"
 
 
 def test_pairs_have_no_j_and_what_cannot_be_counted_is_null() -> None:

@@ -20,7 +20,7 @@ from moot.judges.asking import Asked
 from moot.judges.measures import Judged, measure
 from moot.settings.presets import PRESETS
 from moot.tools import check_judge
-from moot.tools.judge import TrialRow, Way
+from moot.tools.judge import TrialConfig, TrialRow, Way
 
 TASK = "sevens.py"
 SEVENS = '''
@@ -146,6 +146,33 @@ def test_the_options_for_training_are_those_of_the_best_way(way: Way, checks: in
     assert options([TrialRow(way, checks, measure([]))]) == "" == options([])
 
 
+def test_the_answers_of_a_run_are_those_of_its_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    few = ("--num-train-datapoints", "4", "--batch-size", "4", "--eval-every", "0", "--warm-questions", "0")
+    asked = ("--engine", "scripted", "--task", "countdown", "--max-tokens", "400", "--reward", "majority")
+    assert main(["train", *asked, *few, "--run", "run"]) in (0, 1)
+    judged = ["judge", "--engine", "scripted", "--answers", "run", "--checks", "1", "--json"]
+    capsys.readouterr()
+    assert main(judged) in (0, 1) and json.loads(capsys.readouterr().out)["task"] == "countdown"
+    assert main([*judged, "--task", "arithmetic"]) == 2, "whose answers are keys, and these questions have none"
+
+
+def test_the_options_for_training_ask_as_was_measured() -> None:
+    """What training does anyway is left out: 2 opponents, 256 tokens, temperature 1."""
+    config = TrialConfig(opponents=3, max_tokens=999, temperature=0.7)
+    asked = "--evaluation-tokens 999 --temperature 0.7"
+    right = measure([Judged((True, False), (0.9, 0.1), (1, 1), False)] * 20)
+
+    def told(way: Way, checks: int = 1) -> str:
+        return options([TrialRow(way, checks, right)], config)
+
+    assert told(Way("base", "pairs")) == f"--reward pairs:opponents=3 --judge base {asked}"
+    assert told(Way("base"), 4) == f"--reward approval:checks=4 --judge base {asked}"
+    assert told(Way("base", "lines", texts="a.toml")) == f"--judge base --voters judges --prompts a.toml {asked}"
+
+
 def test_the_judge_that_a_run_trained_is_the_one_of_its_evaluations_and_checks(
     sevens: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -182,6 +209,8 @@ def test_a_runs_debates_are_answers(
     assert main(["train", "--engine", "scripted", *typed, *few]) in (0, 1)
     judged = ("judge", "--engine", "scripted", "--task", sevens, "--answers", "run", "--checks", "2", "--json")
     capsys.readouterr()
+    assert main(["judge", "--engine", "scripted", "--answers", "run"]) == 2
+    assert "run names code as its task (sevens.py:task)" in capsys.readouterr().err
     assert main(list(judged)) == 0
     out = capsys.readouterr().out
     (row,) = json.loads(out)["rows"]

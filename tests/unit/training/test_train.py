@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from moot.debate.protocols import V1, V2
-from moot.debate.rewards import REWARDS
 from moot.engine.protocol import LossOutput, StepOutput
 from moot.engine.scripted import ScriptedEngine
 from moot.errors import EngineError
 from moot.rl.advantages import ESTIMATORS
+from moot.rl.lookup import find_reward
 from moot.runs import Run
 from moot.runs.record import read_line, to_record
 from moot.settings.presets import PRESETS
@@ -72,7 +72,7 @@ def make_setup(path: Path, config: TrainConfig = CONFIG, engine: ScriptedEngine 
     engine = engine or ScriptedEngine(seed=config.seed)
     run = Run.open(path) if Run.exists(path) else Run.create(path, config.as_dict(), {})
     task = load("arithmetic", config.seed, config.eval_questions)
-    reward, estimator = REWARDS[config.protocol.scoring.reward], ESTIMATORS[config.protocol.scoring.estimator]
+    reward, estimator = find_reward(config.protocol.scoring.reward), ESTIMATORS[config.protocol.scoring.estimator]
     tasks, parts = [task, replace(task, name="second")], find_parts(config)
     return Setup(config, engine, Rendering(engine.tokenizer), task, tasks, reward, estimator, run, parts, Silent())
 

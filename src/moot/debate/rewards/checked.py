@@ -52,7 +52,7 @@ class ApprovalSettings:
 @dataclass(frozen=True)
 class PairsSettings:
     opponents: int = 2
-    """How many answers of its round with another result each answer draws."""
+    """How many answers of its round with another result each answer meets at most."""
     vote_margin: float = 0.0
     """A score s with |2s - 1| below this is no vote."""
     show: Show = "solution"
@@ -84,13 +84,12 @@ def checks_of(debate: Debate, scoring: Scoring) -> tuple[Check, ...]:
 
 
 def scores_by_turn(debate: Debate, scoring: Scoring) -> dict[int, list[float]]:
-    """The scores of each answer: one of approval, or one for each of its pairs. One in which there was nothing to show
-    is not approved."""
+    """The scores of each answer that judges were shown: one of approval, or one for each of its pairs."""
     checks, rule = checks_of(debate, scoring), scoring.rule
     if rule.ballot == "pairs":
         pairs = pairs_of(checks)
         return {turn: scores_in_pairs(pairs, turn) for pair in pairs for turn in (pair.one, pair.other)}
-    count, scores = rule.settings.checks, {i: [0.0] for i, turn in enumerate(debate.turns) if turn.answers}
+    count, scores = rule.settings.checks, dict[int, list[float]]()
     for turn, by_rule in values_by_turn(checks).items():
         if rule.each_rule == ("" in by_rule):
             raise ConfigError(
@@ -108,8 +107,8 @@ def scores_by_turn(debate: Debate, scoring: Scoring) -> dict[int, list[float]]:
 
 
 def by_scores(debate: Debate, scoring: Scoring, grades: Grades | None) -> Scores:
-    """2s - 1 of each answer, or the mean over its pairs. A score that is no vote has no signal; -1 for a failed turn
-    comes after centring."""
+    """2s - 1 of each answer, or the mean over its pairs. A score that is no vote has no signal, and neither has an
+    answer with nothing to show; -1 for a failed turn comes after centring."""
     scores, margin = scores_by_turn(debate, scoring), scoring.rule.settings.vote_margin
     return _paid(
         debate,
@@ -120,7 +119,8 @@ def by_scores(debate: Debate, scoring: Scoring, grades: Grades | None) -> Scores
 
 
 def by_approval(debate: Debate, scoring: Scoring, grades: Grades | None) -> Scores:
-    """1 for an answer that is surely approved, 0 for every other, and for a failed turn."""
+    """1 for an answer that is surely approved, 0 for every other, also where there was nothing to show, and for a
+    failed turn."""
     scores, margin = scores_by_turn(debate, scoring), scoring.rule.settings.vote_margin
 
     def reward(i: int) -> float | None:

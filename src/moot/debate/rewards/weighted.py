@@ -45,7 +45,8 @@ def weighted_majority(debate: Debate, scoring: Scoring, grades: Grades | None) -
     votes: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))
     for i, turn in sorted(enumerate(debate.turns), key=lambda numbered: numbered[1].agent):
         if (kind := graded.same[i]) is not None:
-            votes[turn.round][kind] += 1 + judge * (2 * scores[i][0] - 1)
+            (score,) = scores.get(i, [0.0])  # one in which there was nothing to show is not approved
+            votes[turn.round][kind] += 1 + judge * (2 * score - 1)
     most = {round: _first_of_most(own) for round, own in votes.items()}
     turns = zip(debate.turns, graded.same, strict=True)
     held = graded.labelled or [kind is not None and kind == most[turn.round] for turn, kind in turns]

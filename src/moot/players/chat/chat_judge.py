@@ -4,13 +4,14 @@ reply."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from moot.debate.checks import Check
 from moot.debate.play import Speak
 from moot.debate.types import Message
 from moot.engine.protocol import SamplingParams
 from moot.judges.asking import Asked
-from moot.judges.ballots import share_in_top, word_said
+from moot.judges.ballots import UNREADABLE, share_in_top, word_said
 from moot.players.chat.chat import Chat, ChatRequest
 from moot.players.chat.chat_player import ChatSpeaker
 
@@ -33,14 +34,15 @@ class ChatJudge:
         # At temperature 1, where the word that is said has the probability that is meant.
         request = ChatRequest(conversation, VERDICT_TOKENS, 1.0, seed=params.seed, top_logprobs=TOP)
         said = await self._chat.reply(request)
-        share = share_in_top(said.first_token, asked.words)
+        replies, share = [thought, said], share_in_top(said.first_token, asked.words)
         value = word_said(said.text, asked.words) if share is None else share
-        return Check(
-            value,
-            thought.text,
-            _sum((thought.completion_tokens, said.completion_tokens)),
-            "word" if share is None else "probability",
-        )
+        if share is None and value == UNREADABLE and said.finish == "length":
+            # It thinks first, in its reply or out of sight: once more, with room for that.
+            said = await self._chat.reply(replace(request, max_tokens=params.max_tokens + VERDICT_TOKENS))
+            value = word_said(said.text, asked.words)
+            replies.append(said)
+        tokens = _sum([reply.completion_tokens for reply in replies])
+        return Check(value, thought.text, tokens, "word" if share is None else "probability")
 
     def speaker(self, params: SamplingParams, limits: Mapping[str, int]) -> Speak:
         return ChatSpeaker(self._chat, params.max_tokens, seed=params.seed, limits=limits)

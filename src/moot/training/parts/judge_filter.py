@@ -1,7 +1,8 @@
 """The majority counts only where the judge approves it.
 
-A plurality that a judge doubts is no label: its question then pays nobody, and is recorded all the same. The judge is
-the one that the settings name, or that another part brings; it is asked about the plurality alone.
+A plurality that a judge doubts is no label: its question then pays no answer, and is recorded all the same. A failed
+turn still costs 1 there: the form is taught whoever is right. The judge is the one that the settings name, or that
+another part brings; it is asked about the plurality alone.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ from moot.players.checkpoints import checkpoints, newest_whole
 from moot.rl.metrics import Metrics
 from moot.rl.rollout import Guest
 from moot.rl.schedules import learning_rate
+from moot.settings.part_names import is_own, split_part
 from moot.settings.rate import rate_settings
 from moot.settings.train import TrainConfig
 from moot.tasks.task import Exercise, Task
@@ -88,6 +89,11 @@ class JudgeTraining(Part):
             )
         if other := [text for text in config.parts if text.startswith("renewed_judge")]:
             raise ConfigError(f"judge_training brings the judge itself, got {other[0]} too; leave one of them out")
+        if not _hears_approval(config):
+            raise ConfigError(
+                "judge_training teaches approval, one answer at a time, so the reward must be made of that, got "
+                f"{config.protocol.scoring.reward}; use --reward approved, or --with judge_filter under majority"
+            )
         if not self.settings.steps and not self.settings.every:
             raise ConfigError(
                 "judge_training: steps or every must be above 0, got 0 and 0: the judge would learn nothing"
@@ -227,10 +233,10 @@ class JudgeTraining(Part):
             "majority": "no question had an answer that at least half agree on and another beside it",
             "truth": "no question had right and wrong answers",
         }[self.settings.reward]
-        return (
-            f"judge_training found nothing to judge among the {which} questions of {task.name}: {why}; use easier "
-            "questions, or another reward"
-        )
+        remedy = "use easier questions, or another reward"
+        if self.settings.reward == "planted" and task.exercises is not None:
+            remedy = "use the task's own exercises, which are final answers: --reward approved:show=answer"
+        return f"judge_training found nothing to judge among the {which} questions of {task.name}: {why}; {remedy}"
 
     def judge(self) -> Guest | None:
         return self.guest
@@ -294,3 +300,10 @@ class JudgeTraining(Part):
 
     def restore(self, state: Mapping[str, Any]) -> None:
         self.known, self.paid = int(state["steps"]), int(state["paid"])
+
+
+def _hears_approval(config: TrainConfig) -> bool:
+    """Whether somebody asks the judge for what it learns; of users' own code nobody knows."""
+    rule, names = config.protocol.scoring.rule, {split_part(text)[0] for text in config.parts}
+    theirs = not rule.our_own or any(map(is_own, config.parts))
+    return rule.ballot == "approval" or "judge_filter" in names or theirs

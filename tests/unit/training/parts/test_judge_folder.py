@@ -15,10 +15,10 @@ from moot.errors import ConfigError
 from moot.players.checkpoints import judge_state
 from moot.players.find import outsider
 from moot.runs import Run
-from unit.training.parts.test_judge_training import QUIET, having, judge_rows, trained
+from unit.training.parts.test_judge_training import JUDGED, QUIET, having, judge_rows, trained
 from unit.training.test_train import make_setup
 
-LEARNING = having("steps=1,every=1,renewed=1", replace(QUIET, save_every=1))
+LEARNING = having("steps=1,every=1,renewed=1", replace(JUDGED, save_every=1))
 LONGER = replace(LEARNING, optim=replace(LEARNING.optim, num_train_datapoints=LEARNING.optim.num_train_datapoints * 2))
 
 

@@ -36,9 +36,11 @@ from unit.training.test_train import CONFIG, Silent, make_setup, untimed
 
 SMALL = "judge_training:exercises=4,checks=2,held_out=8,answers=4"
 QUIET = replace(CONFIG, eval_every=0, warm_questions=0)
+APPROVED = QUIET.protocol.with_choices({"reward": "approved:checks=1,show=answer", "sections": "asked"})
+JUDGED = replace(QUIET, protocol=APPROVED)
 
 
-def having(settings: str, config: TrainConfig = QUIET) -> TrainConfig:
+def having(settings: str, config: TrainConfig = JUDGED) -> TrainConfig:
     return replace(config, parts=(f"{SMALL},{settings}",))
 
 
@@ -72,7 +74,7 @@ def test_it_learns_first_and_is_then_listened_to(tmp_path: Path) -> None:
     assert part_of(setup).steps.trainer is not setup.engine
     assert part_of(setup).steps.trainer.steps == sum(row["trained_tokens"] > 0 for row in judged[1:])
     first = next(setup.run.records(rows[0]["step"]))
-    assert len(first["jury"]) == 1, "the judge without a seat votes from the first debate on"
+    assert first["checks"], "the judge without a seat is heard from the first debate on"
     assert isinstance(setup.watcher, Silent)
     assert setup.watcher.counts[:2] == [("judge steps", 0, 3), ("judge steps", 1, 3)]
     assert "the judge took 3 steps" in setup.watcher.notes[-1]
@@ -119,7 +121,7 @@ def test_a_judge_that_became_worse_is_not_listened_to(tmp_path: Path) -> None:
     ],
 )
 def test_a_run_that_is_cut_goes_on_as_if_nothing_had_happened(tmp_path: Path, settings: str, calls: int) -> None:
-    config = having(settings, replace(QUIET, warm_questions=CONFIG.warm_questions))
+    config = having(settings, replace(JUDGED, warm_questions=CONFIG.warm_questions))
     whole = trained(tmp_path / "whole", config)
     with contextlib.suppress(RuntimeError):
         trained(tmp_path / "cut", config, engine=dies_after(calls)(seed=0))
@@ -194,6 +196,16 @@ def test_a_run_teaches_its_judge_the_rules_that_it_is_asked_about(tmp_path: Path
 def test_where_nothing_can_be_planted_the_run_says_so(tmp_path: Path) -> None:
     with pytest.raises(Stopped, match="found nothing to judge among the held-out questions of arithmetic: no slip"):
         trained(tmp_path / "run", having("steps=2,show=solution"))
+    with pytest.raises(Stopped, match="which are final answers: --reward approved:show=answer"):
+        protocol = APPROVED.with_choices(reward="approved:checks=1")
+        trained(tmp_path / "other", having("steps=2", replace(JUDGED, protocol=protocol)))
+
+
+@pytest.mark.parametrize("reward", ["generator_judge", "pairs:show=answer", "majority"])
+def test_a_judge_is_heard_as_it_was_taught(reward: str) -> None:
+    protocol = QUIET.protocol.with_choices(reward=reward)
+    with pytest.raises(ConfigError, match=f"teaches approval, .* got {reward}; use --reward approved, or"):
+        find_parts(replace(QUIET, protocol=protocol, parts=("judge_training",)))
 
 
 @pytest.mark.parametrize(
@@ -207,7 +219,7 @@ def test_where_nothing_can_be_planted_the_run_says_so(tmp_path: Path) -> None:
 )
 def test_wrong_settings_are_named(settings: str, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
-        find_parts(replace(QUIET, parts=(f"judge_training:{settings}",)))
+        find_parts(replace(JUDGED, parts=(f"judge_training:{settings}",)))
 
 
 def test_two_judges_are_refused() -> None:

@@ -53,4 +53,4 @@ def test_a_second_judge_is_refused() -> None:
     with pytest.raises(ConfigError, match="moving_judge is the judge itself, got base too"):
         find_parts(replace(QUIET, recipe=replace(QUIET.recipe, judge="base")))
     with pytest.raises(ConfigError, match="got judge_training too"):
-        find_parts(replace(QUIET, parts=("judge_training", "moving_judge")))
+        find_parts(replace(QUIET, parts=("moving_judge", "judge_training")))

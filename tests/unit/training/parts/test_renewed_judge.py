@@ -129,3 +129,5 @@ def test_renewing_needs_evaluations_and_samplers_that_keep_their_weights() -> No
         part.check_engine(RENEWING, replace(ScriptedEngine().capabilities, frozen_samplers=False))
     with pytest.raises(ConfigError, match="is a part; use --with renewed_judge"):
         replace(RENEWING.recipe, judge="renewed")
+    with pytest.raises(ConfigError, match=r"judge may not be start: without a warm start that is base.*renewed_judge"):
+        replace(RENEWING.recipe, judge="start")
