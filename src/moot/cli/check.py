@@ -77,10 +77,9 @@ class Check:
         train.say_trusted(self.trust_run, self.run_dir or self.config_file, _names(config))
         if run is None and (note := train.demo_elsewhere(self.preset, config)):
             console.note(note)
-        if not config.protocol.rules.peers_vote:
+        if why := config.protocol.rules.lacks.get("votes"):
             raise ConfigError(
-                "moot check measures how agents vote, and advocates do not; use moot eval --modes debate consultancy "
-                "judge"
+                f"moot check measures how agents vote, and {why}; use moot eval --modes debate consultancy judge"
             )
         task = load_task(config.debate.task, config.seed, self.questions)
         if not all(map(task.gradable, task.held_out)):

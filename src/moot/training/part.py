@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from moot.debate.rules import Lack
     from moot.debate.scoring import Scoring
     from moot.debate.types import Question
     from moot.engine.protocol import Capabilities, Datum, Sampler
@@ -30,6 +31,9 @@ class Part:
 
     name: str = ""
     """As it is named in `--with`."""
+
+    needs: tuple[Lack, ...] = ()
+    """What debates must have for it: it is refused under rules that lack one of these (`Rules.lacks`)."""
 
     @dataclass(frozen=True)
     class Settings:

@@ -28,7 +28,7 @@ from moot.settings.changes import differences, told
 from moot.settings.saved import config_of
 from moot.settings.train import TrainConfig
 from moot.tasks import check_name, load, load_trained
-from moot.tasks.two_sided import two_sided
+from moot.tasks.two_sided import as_debated
 from moot.training.loop import train as train_loop
 from moot.training.part import Part
 from moot.training.parts import find_parts, trained_tasks
@@ -104,9 +104,9 @@ def prepare(
     )
     for part in parts:
         part.check_tasks(tasks)
-    if not config.protocol.rules.own_answers:
-        sided = two_sided(task)
-        task, tasks = sided, [sided if trained is task else two_sided(trained) for trained in tasks]
+    sided = as_debated(task, config.protocol.rules)
+    tasks = [sided if trained is task else as_debated(trained, config.protocol.rules) for trained in tasks]
+    task = sided
     check_warm_start(config, tasks[0])
     check_reward(config, tasks[0], config.debate.max_rounds + max((_extra_rounds(part) for part in parts), default=0))
     check_scoring(config, task, reward, estimator)
