@@ -70,6 +70,13 @@ class Setup:
     def tempered(self) -> bool:
         return self.engine.capabilities.tempered_training
 
+    def rate(self, iteration: int, done: float) -> float:
+        """The learning rate of self-play's `iteration`, from 1, as the parts have it."""
+        rate = self.config.optim.learning_rate
+        for part in self.parts:
+            rate = part.rate(rate, iteration, done)
+        return rate
+
     def guest(self, sampler: Sampler) -> Player:
         """A copy of the policy that takes part and is not trained."""
         return Player(sampler, self.rendering, learns=False, tempered=self.tempered)

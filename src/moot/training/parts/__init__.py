@@ -37,6 +37,11 @@ def find_parts(config: TrainConfig, users: bool = True) -> tuple[Part, ...]:
     parts = tuple(find_part(text) for text in config.parts if users or not is_own(text))
     for part in parts:
         check_part(part, config)
+    if users or not any(map(is_own, config.parts)):
+        for part in parts:
+            part.check_beside(config, [other for other in parts if other is not part])
+    if len(judges := [part.name for part in parts if part.brings_judge]) > 1:
+        raise ConfigError(f"{judges[0]} brings the judge itself, got {judges[1]} too; leave one of them out")
     if len(decays := {decay for part in parts if (decay := part.ema_decay()) is not None}) > 1:
         raise ConfigError(
             f"ema_decay must be one number, got {' and '.join(map(str, sorted(decays)))}: an engine keeps one average"

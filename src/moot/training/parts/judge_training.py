@@ -19,8 +19,6 @@ from moot.errors import ConfigError, EngineError
 from moot.players.checkpoints import checkpoints, newest_whole
 from moot.rl.metrics import Metrics
 from moot.rl.rollout import Guest
-from moot.rl.schedules import learning_rate
-from moot.settings.rate import rate_settings
 from moot.settings.train import TrainConfig
 from moot.tasks.task import Exercise, Task
 from moot.training.judge_lessons import LOOKED_AT, Kind, Lessons, further
@@ -86,8 +84,6 @@ class JudgeTraining(Part):
             raise ConfigError(
                 f"judge_training brings the judge itself, got --judge {config.recipe.judge} too; leave one of them out"
             )
-        if other := [text for text in config.parts if text.startswith("renewed_judge")]:
-            raise ConfigError(f"judge_training brings the judge itself, got {other[0]} too; leave one of them out")
         if not self.settings.steps and not self.settings.every:
             raise ConfigError(
                 "judge_training: steps or every must be above 0, got 0 and 0: the judge would learn nothing"
@@ -156,7 +152,7 @@ class JudgeTraining(Part):
         await self.steps.keep()
 
     async def _first_phase(self, setup: Setup, sampler: Sampler) -> None:
-        steps, wanted, task, config = self.steps, self.settings.steps, setup.tasks[0], setup.config
+        steps, wanted, task = self.steps, self.settings.steps, setup.tasks[0]
         # The answers that the next step needs are sampled while this one is taken: who answers stands still.
         coming = [asyncio.create_task(self._exercises(setup, sampler, steps.done + 1))] if steps.done < wanted else []
         try:
@@ -168,8 +164,7 @@ class JudgeTraining(Part):
                     raise Stopped(self._nothing(task, "training"))
                 if number < wanted:
                     coming = [asyncio.create_task(self._exercises(setup, sampler, number + 1))]
-                rate = learning_rate(config.optim.learning_rate, rate_settings(config.parts), number, 0.0)
-                row = await steps.step(exercises, rate, tokens)
+                row = await steps.step(exercises, setup.rate(number, 0.0), tokens)
                 if steps.done == wanted:
                     measured = await self._measured(setup)
                     row |= {**measured, "tokens": row["tokens"] + measured["tokens"]}
