@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from moot.debate.scoring import Scoring
     from moot.debate.state import Debate
 
-Lack = Literal["votes", "agreement", "accuracy", "truth", "warm_start"]
+Lack = Literal["votes", "agreement", "accuracy", "truth", "solving"]
 """What a debate may be without: votes of its agents; answers that can come to agree; answers whose accuracy is
-measured; a reward with truth in it; turns that the warm start can teach."""
+measured; a reward with truth in it; turns that solve, as the warm start teaches."""
 FOR_ADVOCATES = dict.fromkeys(("consultancy", "judge"), "needs advocates: use --protocol advocates")
 
 

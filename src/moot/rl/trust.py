@@ -83,14 +83,16 @@ def counts(played: PlayedDebate) -> dict[str, Share]:
 
 
 def _outside(played: PlayedDebate) -> dict[str, Share]:
-    """What judges without a seat make of the same answers."""
-    pairs = by_pair(played.peer_votes())
-    settled = [(vote, clear_consensus(pairs.get(vote.pair, ()))) for vote in played.ballots.outside]
+    """What judges without a seat make of the same answers, where their votes are not what is measured."""
+    measured = played.peer_votes()
+    beside = [vote for vote in played.ballots.outside if vote not in measured]
+    pairs = by_pair(measured)
+    settled = [(vote, clear_consensus(pairs.get(vote.pair, ()))) for vote in beside]
     return {
         "trust/outside_agreement": _share(
             vote.left == better for vote, better in settled if vote.verdict == ">" and better is not None
         ),
-        "trust/outside_accuracy": _share(_prefer_right(played, played.ballots.outside)),
+        "trust/outside_accuracy": _share(_prefer_right(played, beside)),
     }
 
 

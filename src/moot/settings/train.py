@@ -143,7 +143,7 @@ class TrainConfig:
         advocates cannot use."""
         rules = protocol.rules
         debate = replace(self.debate, num_agents=rules.seats or max(3, self.debate.num_agents))
-        warm = 0 if "warm_start" in rules.lacks else self.warm_questions
+        warm = 0 if "solving" in rules.lacks else self.warm_questions
         recipe = replace(self.recipe, judge=self.recipe.judge or rules.usual_judge)
         modes = tuple(mode for mode in self.eval_modes if mode not in rules.refused_modes)
         return replace(self, protocol=protocol, debate=debate, warm_questions=warm, recipe=recipe, eval_modes=modes)
@@ -152,7 +152,7 @@ class TrainConfig:
         object.__setattr__(self, "parts", last_of_each(self.parts))
         rules = self.protocol.rules
         rules.check_training(self.protocol.scoring, self.debate.num_agents, self.recipe.judge)
-        if self.warm_questions and (why := rules.lacks.get("warm_start")):
+        if self.warm_questions and (why := rules.lacks.get("solving")):
             raise ConfigError(
                 f"warm_questions must be left out with positions {rules.positions}, got {self.warm_questions}: {why}"
             )

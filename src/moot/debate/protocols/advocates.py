@@ -37,7 +37,7 @@ class Advocates(Rules):
         "agreement": "advocates keep the answer that they are given",
         "accuracy": "advocates give no answers whose accuracy could lead to the next task",
         "truth": "no reward of advocates has truth in it",
-        "warm_start": "the warm start teaches to solve and to vote, and advocates do neither",
+        "solving": "the warm start teaches to solve and to vote, and advocates do neither",
     }
     refused_modes: ClassVar[Mapping[str, str]] = {
         "debate+vote": "advocates keep their positions, and the judge decides",
