@@ -86,6 +86,14 @@ def test_moot_check_asks_it_as_it_says(mine: str, capsys: pytest.CaptureFixture[
     assert "judge base, approval ×2, answer" in checks
 
 
+def test_the_code_of_a_part_that_a_run_names_waits_for_a_word(
+    mine: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    moot.train(small(mine), tmp_path / "run")
+    assert main(["check", str(tmp_path / "run"), "--questions", "2"]) == 2
+    assert "mine.py:Strict" in capsys.readouterr().err
+
+
 def test_a_part_that_needs_a_judge_takes_it(mine: str) -> None:
     find_parts(small("judge_filter", mine, reward="majority"))
     find_parts(small("judge_filter", mine, reward="majority"), users=False)  # nobody knows what is not loaded
