@@ -19,9 +19,8 @@ from moot.errors import ConfigError
 from moot.evaluate import EvalConfig, Report
 from moot.evaluate.preflight import SAYS, Finding, contract_findings, findings
 from moot.evaluate.table import rich_table
-from moot.players.chat.endpoint import is_endpoint
 from moot.players.find import Players, check_reachable
-from moot.players.untrusted import played_names
+from moot.players.untrusted import checked_names
 from moot.runs import Run
 from moot.settings.presets import PRESETS
 from moot.settings.saved import config_of
@@ -74,13 +73,12 @@ class Check:
         if self.run_dir != self.settings_of:
             raise ConfigError(f"the run must come first: moot check {self.run_dir} …")
         config = self.config
-        train.say_trusted(self.trust_run, self.run_dir or self.config_file, _names(config))
+        train.say_trusted(self.trust_run, self.run_dir or self.config_file, checked_names(config))
         if run is None and (note := train.demo_elsewhere(self.preset, config)):
             console.note(note)
-        if not config.protocol.rules.peers_vote:
+        if why := config.protocol.rules.lacks.get("votes"):
             raise ConfigError(
-                "moot check measures how agents vote, and advocates do not; use moot eval --modes debate consultancy "
-                "judge"
+                f"moot check measures how agents vote, and {why}; use moot eval --modes debate consultancy judge"
             )
         task = load_task(config.debate.task, config.seed, self.questions)
         if not all(map(task.gradable, task.held_out)):
@@ -151,12 +149,6 @@ class Check:
         return int(failed or report.rows[0].questions == 0)
 
 
-def _names(config: TrainConfig) -> dict[str, str]:
-    """What a check would run or call: what evaluations do, and the judge."""
-    judge = config.recipe.judge
-    return played_names(config) | ({"judge": judge} if is_endpoint(judge) else {})
-
-
 def _number(finding: Finding, value: float) -> str:
     return f"{100 * value:+.0f} points" if finding.check.minus else f"{value:.0%}"
 
@@ -194,7 +186,7 @@ def defaults(arguments: list[str]) -> Check:
         path = Path(arguments[0])
         run = Run.open(path)
         config = config_of(run)
-        train.trusted(run.path, _names(config), arguments[1:])
+        train.trusted(run.path, checked_names(config), arguments[1:])
         return Check(path, config=config, settings_of=path)
     read = train.defaults(arguments)
     return Check(preset=read.preset, config=read.config)

@@ -24,7 +24,7 @@ from moot.players.find import Players, check_reachable, policy_config
 from moot.players.untrusted import check_trusted
 from moot.settings.train import ModelConfig, TrainConfig
 from moot.tasks import load as load_task
-from moot.tasks.two_sided import two_sided
+from moot.tasks.two_sided import as_debated
 from moot.tools.evaluate import evaluate_players
 from moot.util.disk import write_atomically
 from moot.util.safe_text import counted, plain
@@ -142,12 +142,12 @@ class Eval:
             judge = config.recipe.judge or own_judge(run) or "base"
             if run is not None and is_endpoint(judge):
                 check_trusted(run.path, {"judge": judge}, (), self.trust_run, Terminal(stderr=True).note)
-        if self.both_orders and settings.protocol.rules.peers_vote:
+        if self.both_orders and not settings.protocol.rules.needs_judge:
             raise ConfigError(
                 "both_orders is about the judge of advocates, and here there is none; use --protocol advocates, or "
                 "leave it out"
             )
-        task = task if settings.protocol.rules.own_answers else two_sided(task)
+        task = as_debated(task, settings.protocol.rules)
         watching = Watching(console)
         players = Players(config, run, watching.note, console.status)
         with kept(CONTINUING, self.out or "evals"), watching:
@@ -183,9 +183,8 @@ class Eval:
             "both_orders": self.both_orders or None,
         }
         changes["protocol"] = protocol.with_choices({name: value for name, value in rules.items() if value is not None})
-        if not (rules_now := changes["protocol"].rules).own_answers:
-            # Advocates never agree: a run's rounds by agreement would always be added, and none ever left out.
-            changes = {"num_agents": rules_now.seats, "stop_when_settled": False, "extra_rounds": 0, **changes}
+        # Those who never agree: a run's rounds by agreement would always be added, and none ever left out.
+        changes = {**changes["protocol"].rules.fixed, **changes}
         if self.prompts is not None:
             changes["prompts"] = load_prompts(str(self.prompts))
         return EvalConfig.of(config, **changes)

@@ -313,7 +313,7 @@ def told_wins(row: dict[str, Any], config: TrainConfig) -> str | None:
 def _nothing_learned(config: TrainConfig) -> str:
     """Why, and what to try, in the words of the reward."""
     rule, reward = config.protocol.scoring.rule, config.protocol.scoring.reward
-    if not config.protocol.rules.peers_vote:
+    if config.protocol.rules.needs_judge:
         return "nothing was learned from votes. Raise --max-tokens, or name a --judge whose verdicts can be read."
     if rule.checked:
         told = f"the judge's scores paid all agents of a debate alike under the reward {reward}"

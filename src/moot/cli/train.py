@@ -173,16 +173,15 @@ def _train(asked: Train, setups: list[Setup], console: Terminal) -> int:
     for note in dict.fromkeys(note for setup in setups for note in _engine_notes(setup)):
         console.note(note)
     with ExitStack() as stack:
-        bars, watched = Bars(console), []
+        bars, watchers = Bars(console), []
         for setup in setups:
             loggers = Loggers(asked.log, setup.run.path, setup.config.as_dict())
             stack.callback(loggers.close)
             name = setup.run.path.name if several else ""
-            watcher = stack.enter_context(RunProgress(console, bars, loggers, setup.config, name))
-            watched.append(replace(setup, watcher=watcher))
+            watchers.append(stack.enter_context(RunProgress(console, bars, loggers, setup.config, name)))
         everywhere = "the same command" if several else _continuing(setups[0])
         with kept(f"Nothing that was finished is lost. Continue with {everywhere}", setups[0].run.path), bars:
-            errors = interruptible(carry_out_together(watched, asked.checkpoint, console.busy))
+            errors = interruptible(carry_out_together(setups, asked.checkpoint, console.busy, watchers))
     status = 0
     for setup, error in sorted(zip(setups, errors, strict=True), key=lambda ended: ended[1] is not None):
         try:

@@ -43,6 +43,11 @@ class Protocol:
         scoring = {name: value for name, value in changed.items() if name in names_of(Scoring)}
         return Protocol(RULES[positions](**rules), replace(self.scoring, **scoring))
 
+    @property
+    def needs_judge(self) -> bool:
+        """Whether a judge without a seat decides: by its votes, or by checking answers."""
+        return self.rules.needs_judge or self.scoring.rule.checked
+
     def as_dict(self) -> dict[str, Any]:
         """Flat, as files have it."""
         return self.rules.as_dict() | self.scoring.as_dict()

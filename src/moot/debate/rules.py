@@ -5,13 +5,13 @@ Nothing here says how votes count; that is `Scoring`, and can be chosen again wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from moot.debate.parsing import SECTIONS, Contract
 from moot.debate.typed_fields import as_json, check_types
-from moot.debate.types import Question, Turn
+from moot.debate.types import Question, Turn, Vote
 from moot.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from moot.debate.scoring import Scoring
     from moot.debate.state import Debate
 
+Lack = Literal["votes", "agreement", "accuracy", "truth", "solving"]
+"""What a debate may be without: votes of its agents; answers that can come to agree; answers whose accuracy is
+measured; a reward with truth in it; turns that solve, as the warm start teaches."""
 FOR_ADVOCATES = dict.fromkeys(("consultancy", "judge"), "needs advocates: use --protocol advocates")
 
 
@@ -63,8 +66,11 @@ class Rules:
     """How many agents there are; 0 is any number."""
     peers_vote = True
     """Agents judge each other. Otherwise a judge without a seat decides, and nobody else votes."""
-    own_answers = True
-    """Agents look for the answer. Otherwise each seat is given one to argue for."""
+    sides = 0
+    """How many sides a question must have, of which each seat is given one to argue for; 0: agents look for the
+    answer."""
+    lacks: ClassVar[Mapping[Lack, str]] = {}
+    """What such debates are without, each with the reason, as the end of a sentence. Whoever needs it refuses them."""
     refused_modes: ClassVar[Mapping[str, str]] = FOR_ADVOCATES
     """Modes of evaluation that make no sense here, and why."""
 
@@ -90,6 +96,31 @@ class Rules:
 
     def as_dict(self) -> dict[str, Any]:
         return {**as_json(self), "positions": self.positions}
+
+    @property
+    def needs_judge(self) -> bool:
+        """Whether a judge without a seat decides."""
+        return not self.peers_vote
+
+    @property
+    def usual_judge(self) -> str:
+        """Who judges without a seat where nobody is named; empty for nobody."""
+        return "base" if self.needs_judge else ""
+
+    @property
+    def fixed(self) -> dict[str, Any]:
+        """Settings of an evaluation that have one sensible value here."""
+        agents = {"num_agents": self.seats} if self.seats else {}
+        return agents | ({"stop_when_settled": False, "extra_rounds": 0} if "agreement" in self.lacks else {})
+
+    def position(self, question: Question, agent: int) -> str | None:
+        """The answer that a seat is given to argue for; None where agents look for the answer themselves."""
+        return question.sides[agent] if self.sides else None
+
+    def measured(self, votes: Iterable[Vote]) -> list[Vote]:
+        """The votes by which its debates are measured: the agents' own. What outside judges say is set beside them,
+        never among them; but where nobody else votes, it is theirs."""
+        return [vote for vote in votes if vote.turn >= 0 or self.needs_judge]
 
     # What it refuses
 

@@ -85,7 +85,12 @@ class Debate:
 
     def position(self, agent: int) -> str | None:
         """The answer that its seat is given to argue for; None where agents look for the answer themselves."""
-        return None if self.rules.own_answers else self.question.sides[agent]
+        return self.rules.position(self.question, agent)
+
+    @property
+    def argued(self) -> bool:
+        """Whether a seat is given the answer that it argues for."""
+        return any(self.position(agent) is not None for agent in range(self.num_agents))
 
     @property
     def done(self) -> bool:

@@ -107,7 +107,7 @@ class EvalConfig:
     @property
     def needs_judge(self) -> bool:
         """Whether a judge without a seat decides: between advocates, or by checking answers."""
-        return not self.protocol.rules.peers_vote or self.protocol.scoring.rule.checked
+        return self.protocol.needs_judge
 
     @property
     def answer_temperature(self) -> float:

@@ -286,7 +286,7 @@ def _count(work: _Work, kind: str, records: Mapping[str, list[Record]]) -> dict[
         ]
     )
     played = {key: tuple(next(scored) for _ in own) for key, own in records.items()}
-    if not work.config.protocol.rules.peers_vote:
+    if work.config.protocol.rules.needs_judge:
         # Where the policy argues for one side, it has the seat of the debate's number.
         seats = [None] if kind in ("debate", "judge") else [0, 1]
         return {

@@ -57,8 +57,10 @@ class Setting:
             cut = "sections 'given' cuts what was sampled, and a host trains on all of it"
             raise ConfigError(f"{cut}; use sections sampled or asked")
         seats = "a host's group has only seats"
-        if not rules.peers_vote:
-            raise ConfigError(f"positions 'assigned' needs a judge without a seat, and {seats}; use positions none")
+        if rules.needs_judge:
+            raise ConfigError(
+                f"positions {rules.positions!r} needs a judge without a seat, and {seats}; use positions none"
+            )
         if not scoring.agents_count:
             raise ConfigError(f"voters 'judges' needs judges without a seat, and {seats}; use voters agents")
 

@@ -60,12 +60,24 @@ def best_step(run: Run) -> int | None:
     return found if type(found) is int else None
 
 
+ALARMED = "alarmed"
+"""What a part keeps, with the value `best`, if it ends the run when an alarm rings: the best checkpoint is then the
+result."""
+
+
 def result_step(run: Run) -> int | None:
     """The step of a run that names none: the best where an alarm stopped it, otherwise None, the newest."""
     last: dict[str, Any] = next((row for row in reversed(run.metrics()) if row["phase"] == "self_play"), {})
-    stops = "stop_on_alarm" in (run.config.get("parts") or ())
     alarmed = any(name.startswith("alarm/") and value for name, value in last.items())
-    return best_step(run) if stops and alarmed else None
+    return best_step(run) if alarmed and _ends_at_best(run) else None
+
+
+def _ends_at_best(run: Run) -> bool:
+    """Whether one of its parts ends it when an alarm rings, as the newest checkpoint keeps it of that part."""
+    newest = newest_whole(run)
+    parts = newest.state.get("parts") if newest is not None and newest.state is not None else None
+    kept = parts.values() if isinstance(parts, dict) else ()
+    return any(isinstance(state, dict) and state.get(ALARMED) == "best" for state in kept)
 
 
 def step_named(run: Run, name: int | str | None) -> int | None:

@@ -39,10 +39,15 @@ def played_names(config: TrainConfig) -> dict[str, str]:
 
 def trained_names(config: TrainConfig) -> dict[str, str]:
     """What training would run or call."""
+    return scoring_names(config.protocol.scoring) | checked_names(config)
+
+
+def checked_names(config: TrainConfig) -> dict[str, str]:
+    """What a check would run or call: what evaluations do, the judge, and the parts, of which one may bring a judge."""
     asked = {"judge": config.recipe.judge} if is_endpoint(config.recipe.judge) else {}
     if code := [text for text in config.parts if is_code(text)]:
         asked["with"] = AGAIN.join(code)
-    return scoring_names(config.protocol.scoring) | played_names(config) | asked
+    return played_names(config) | asked
 
 
 def is_code(task: str) -> bool:

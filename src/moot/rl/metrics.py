@@ -144,7 +144,7 @@ def reward_metrics(debates: Sequence[PlayedDebate]) -> Metrics:
 def answer_metrics(debates: Sequence[Debate], grades: Sequence[Grades], dataset: str, phase: str = "train") -> Metrics:
     """How good the final answers are. Only debates whose right answer is known take part, and none of advocates, who
     give no answer of their own."""
-    with_answer = [(d, g) for d, g in zip(debates, grades, strict=True) if g.known(d.question) and d.rules.own_answers]
+    with_answer = [(d, g) for d, g in zip(debates, grades, strict=True) if g.known(d.question) and not d.argued]
     rows = []
     for d, g in with_answer:
         last = last_parsed(d)

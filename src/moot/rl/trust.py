@@ -9,7 +9,7 @@ from itertools import combinations, repeat
 
 from moot.debate.rewards import held_answers, last_parsed, plurality
 from moot.debate.types import Vote
-from moot.debate.vote_filter import flips, own_answers
+from moot.debate.vote_filter import counting, flips, own_answers
 from moot.debate.votes import by_pair, clear_consensus, in_both_orders
 from moot.rl.judge_trust import PAIR_ACCURACY, judge_metrics, judged
 from moot.rl.metrics import Metrics, mean
@@ -42,7 +42,7 @@ PEERS = (
 
 def panel(debates: Sequence[PlayedDebate]) -> Metrics:
     counted = [counts(played) for played in debates]
-    outside = OUTSIDE if any(played.debate.jury and played.debate.rules.peers_vote for played in debates) else ()
+    outside = OUTSIDE if any(played.debate.jury and not played.debate.rules.needs_judge for played in debates) else ()
     peers = {key: _ratio(key, [played[key] for played in counted]) for key in (*PEERS, *outside)}
     return {**peers, **judge_metrics(debates)}
 
@@ -83,25 +83,24 @@ def counts(played: PlayedDebate) -> dict[str, Share]:
 
 
 def _outside(played: PlayedDebate) -> dict[str, Share]:
-    """What judges without a seat make of the same answers."""
-    agreed: list[bool] = []
-    right: list[bool] = []
-    pairs = by_pair(played.peer_votes())
-    for vote in played.ballots.outside:
-        if vote.verdict != ">":
-            continue
-        if (better := clear_consensus(pairs.get(vote.pair, ()))) is not None:
-            agreed.append(vote.left == better)
-        if played.answer_known and played.correct(vote.left) != played.correct(vote.right):
-            right.append(played.correct(vote.left))
-    return {"trust/outside_agreement": _share(agreed), "trust/outside_accuracy": _share(right)}
+    """What judges without a seat make of the same answers, where their votes are not what is measured."""
+    measured = played.peer_votes()
+    beside = [vote for vote in played.ballots.outside if vote not in measured]
+    pairs = by_pair(measured)
+    settled = [(vote, clear_consensus(pairs.get(vote.pair, ()))) for vote in beside]
+    return {
+        "trust/outside_agreement": _share(
+            vote.left == better for vote, better in settled if vote.verdict == ">" and better is not None
+        ),
+        "trust/outside_accuracy": _share(_prefer_right(played, beside)),
+    }
 
 
 def _level(played: PlayedDebate) -> list[Vote]:
     """Decided votes in which being right favours nobody: both responses are right, or both wrong. Between advocates all
     of them, because
     each seat has the right side equally often."""
-    if not played.debate.rules.own_answers:
+    if played.debate.argued:
         return played.decided_votes()
     return (
         [vote for vote in played.decided_votes() if played.correct(vote.left) == played.correct(vote.right)]
@@ -121,12 +120,18 @@ def judge_accuracy(debates: Iterable[PlayedDebate], authors: Iterable[int | None
     per debate where `authors` names them."""
     right = mixed = 0
     for played, author in zip(debates, authors, strict=False):
-        if played.answer_known:
-            for vote in played.decided_votes():
-                if played.correct(vote.left) != played.correct(vote.right) and author in (None, vote.author):
-                    mixed += 1
-                    right += played.correct(vote.left)
+        own = [vote for vote in played.peer_votes() if author in (None, vote.author)]
+        hits = list(_prefer_right(played, own))
+        mixed += len(hits)
+        right += sum(hits)
     return right, mixed
+
+
+def _prefer_right(played: PlayedDebate, votes: Iterable[Vote]) -> Iterator[bool]:
+    """For each `>` vote between a right and a wrong response, whether it prefers the right one."""
+    for vote in votes if played.answer_known else ():
+        if vote.verdict == ">" and played.correct(vote.left) != played.correct(vote.right):
+            yield played.correct(vote.left)
 
 
 def counted_accuracy(debates: Iterable[PlayedDebate]) -> tuple[float, float]:
@@ -136,13 +141,8 @@ def counted_accuracy(debates: Iterable[PlayedDebate]) -> tuple[float, float]:
     for played in debates:
         if played.scoring.rule.checked:
             shares.append((judged(played).wins, judged(played).pairs))
-            continue
-        if played.scoring.agents_count or not played.debate.rules.peers_vote:
-            shares.append(judge_accuracy([played]))
-        if (
-            played.scoring.judges_count and played.debate.rules.peers_vote
-        ):  # those of advocates stand among the votes already
-            shares.append(_outside(played)["trust/outside_accuracy"])
+        else:
+            shares.append(_share(_prefer_right(played, counting(played.ballots.votes, played.scoring))))
     return sum(right for right, _ in shares), sum(mixed for _, mixed in shares)
 
 

@@ -148,8 +148,8 @@ class TrainConfig:
         advocates cannot use."""
         rules = protocol.rules
         debate = replace(self.debate, num_agents=rules.seats or max(3, self.debate.num_agents))
-        warm = self.warm_questions if rules.own_answers else 0
-        recipe = self.recipe if rules.peers_vote else replace(self.recipe, judge=self.recipe.judge or "base")
+        warm = 0 if "solving" in rules.lacks else self.warm_questions
+        recipe = replace(self.recipe, judge=self.recipe.judge or rules.usual_judge)
         modes = tuple(mode for mode in self.eval_modes if mode not in rules.refused_modes)
         return replace(self, protocol=protocol, debate=debate, warm_questions=warm, recipe=recipe, eval_modes=modes)
 
@@ -157,10 +157,9 @@ class TrainConfig:
         object.__setattr__(self, "parts", last_of_each(self.parts))
         rules = self.protocol.rules
         rules.check_training(self.protocol.scoring, self.debate.num_agents, self.recipe.judge)
-        if self.warm_questions and not rules.own_answers:
+        if self.warm_questions and (why := rules.lacks.get("solving")):
             raise ConfigError(
-                f"warm_questions must be left out with positions {rules.positions}, got {self.warm_questions}: "
-                "the warm start teaches to solve and to vote, and advocates do neither"
+                f"warm_questions must be left out with positions {rules.positions}, got {self.warm_questions}: {why}"
             )
         check_limits(self)
         modes = [mode for mode in EVAL_MODES if mode not in rules.refused_modes]

@@ -10,8 +10,8 @@ is asked afterwards, in the time that is left.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Callable, Hashable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 Grader = Callable[[str, str], bool]
@@ -116,3 +116,14 @@ class Comparing:
     def _new_class(self) -> int:
         self._count += 1
         return self._count - 1
+
+
+def plurality_label(answers: Sequence[str | None], equal: Grader) -> tuple[str | None, float]:
+    """What most samples say, the first of those level, and its share of all of them: a sample without an answer is one
+    of them too."""
+    comparing = Comparing(equal)
+    kinds = [(comparing.class_of(answer, i), answer) for i, answer in enumerate(answers) if answer is not None]
+    if not kinds:
+        return None, 0.0
+    (most, count), *_ = Counter(kind for kind, _ in kinds).most_common(1)
+    return next(answer for kind, answer in kinds if kind == most), count / len(answers)

@@ -114,9 +114,12 @@ def _answer_of(turn: Turn, otherwise: Extract) -> str | None:
     return None if solution is None else answer_in(solution, otherwise)
 
 
-def _position(debate: Debate, turn: Turn) -> str | None:
-    """What an advocate stands for, whatever its argument comes to."""
-    return debate.question.sides[turn.agent] if turn.answers else None
+def _held(debate: Debate, turn: Turn, otherwise: Extract) -> str | None:
+    """What a turn stands for: the position of its seat, whatever its argument comes to, or the answer that it gives."""
+    position = debate.position(turn.agent)
+    if position is None:
+        return _answer_of(turn, otherwise)
+    return position if turn.answers else None
 
 
 def settled_by(equal: Grader = exact, otherwise: Extract = final_number) -> Settled:
@@ -147,9 +150,7 @@ def grade(
 
     Without either nothing is correct, but answers can still be compared.
     """
-    answers = [
-        _answer_of(turn, otherwise) if debate.rules.own_answers else _position(debate, turn) for turn in debate.turns
-    ]
+    answers = [_held(debate, turn, otherwise) for turn in debate.turns]
     comparing, question = Comparing(equal), debate.question
     said = [(answer, turn.agent) for turn, answer in zip(debate.turns, answers, strict=True)]
     same = [None if answer is None else comparing.class_of(answer, agent) for answer, agent in said]

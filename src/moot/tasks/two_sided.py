@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+from moot.debate.rules import Rules
 from moot.debate.types import Question
 from moot.errors import ConfigError
 from moot.tasks.rows import Raw, Row
@@ -52,6 +53,11 @@ def seated(question: Question, number: int) -> Question:
     """The `number`-th question of a sequence: in even places seat 0 has the first side, in odd ones seat 1. So each
     seat argues for the right side equally often, whatever part of the sequence is taken."""
     return replace(question, sides=question.sides[::-1]) if number % 2 else question
+
+
+def as_debated(task: Task, rules: Rules) -> Task:
+    """The task with as many sides to each question as `rules` need."""
+    return two_sided(task) if rules.sides else task
 
 
 def two_sided(task: Task) -> Task:

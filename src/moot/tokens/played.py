@@ -108,13 +108,12 @@ class PlayedDebate:
     @property
     def believed(self) -> int | None:
         """Of two advocates, the one whose position the judge found right; None where nothing was decided."""
-        better = None if self.debate.rules.peers_vote else clear_consensus(self.ballots.outside)
+        better = clear_consensus(self.ballots.outside) if self.debate.rules.needs_judge else None
         return None if better is None else self.debate.turns[better].agent
 
     def peer_votes(self) -> list[Vote]:
-        """The agents' own, about responses. What outside judges say is set beside them, never among them; but where
-        agents are advocates nobody else votes."""
-        return [vote for vote in self.ballots.votes if vote.turn >= 0 or not self.debate.rules.peers_vote]
+        """Those about responses by which the debate is measured: the agents' own, unless its rules say otherwise."""
+        return self.debate.rules.measured(self.ballots.votes)
 
     def decided_votes(self) -> list[Vote]:
         """Those of them that prefer one."""

@@ -18,9 +18,7 @@ from moot.settings.train import TrainConfig
 from moot.tasks.task import Task
 from moot.tokens.played import PlayedDebate
 from moot.tools.judge import Trial, TrialConfig, TrialRow, Way, check_verdict, graded
-from moot.training.part import Part
 from moot.training.parts import find_parts
-from moot.training.parts.judge_filter import JudgeFilter
 
 ACCURATE, COVERAGE = 0.65, 0.3
 REMEDY = (
@@ -32,16 +30,13 @@ REMEDY = (
 def judge_named(config: TrainConfig) -> str:
     """The judge that a run of these settings begins with; empty where it has none. One that a part brings is the model
     before training."""
-    brought = any(type(part).judge is not Part.judge for part in find_parts(config, users=False))
-    return config.outside_judge or ("base" if brought else "")
+    return config.outside_judge or ("base" if any(part.brings_judge for part in find_parts(config)) else "")
 
 
 def way_of(config: TrainConfig) -> tuple[Way, TrialConfig]:
     """How such a run asks it."""
-    asks = config.protocol.scoring.rule.asks
-    for part in find_parts(config, users=False):
-        if isinstance(part, JudgeFilter):  # it is asked about the plurality, and not for votes
-            asks = {"ballot": "approval", "checks": part.settings.checks, "show": part.settings.show}
+    own = (asked for part in find_parts(config) if (asked := part.asks()))
+    asks = next(own, config.protocol.scoring.rule.asks)
     shown, rules = asks.get("show", "solution"), asks.get("rules", "together")
     way = Way(judge_named(config), asks["ballot"], shown, config.prompts, rules=rules)
     return way, TrialConfig(

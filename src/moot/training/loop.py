@@ -94,9 +94,7 @@ async def learn(setup: Setup, progress: Progress, history: History, step: int, b
     placed = [datum for group in groups for datum in group]
     datums, moved = await _moved(setup, [datum.datum for datum in placed])
     taught = with_credits(taught, placed, datums)
-    rate = config.optim.learning_rate
-    for part in setup.parts:
-        rate = part.rate(rate, config.iteration(step), done)
+    rate = setup.rate(config.iteration(step), done)
     trained = await optimise(
         setup.engine,
         progress,

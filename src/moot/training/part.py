@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from moot.debate.rules import Lack
     from moot.debate.scoring import Scoring
     from moot.debate.types import Question
     from moot.engine.protocol import Capabilities, Datum, Sampler
@@ -31,6 +32,12 @@ class Part:
     name: str = ""
     """As it is named in `--with`."""
 
+    needs: tuple[Lack, ...] = ()
+    """What debates must have for it: it is refused under rules that lack one of these (`Rules.lacks`)."""
+
+    sets_labels = False
+    """It says which answer is right (`Question.label`)."""
+
     @dataclass(frozen=True)
     class Settings:
         """None. Those of a part are a frozen dataclass of pydantic, with types and limits at the field."""
@@ -38,10 +45,18 @@ class Part:
     def __init__(self, settings: Any = None) -> None:
         self.settings: Any = self.Settings() if settings is None else settings
 
+    @property
+    def brings_judge(self) -> bool:
+        """Whether it has a judge without a seat of its own; at most one part of a run has."""
+        return type(self).judge is not Part.judge
+
     # Before anything is loaded
 
     def check(self, config: TrainConfig) -> None:
         """Refuses, by name, settings of the run that it cannot be used with."""
+
+    def check_beside(self, config: TrainConfig, others: Sequence[Part]) -> None:
+        """Refuses the other parts of the run, if one is missing or in the way: by what they do, not by their names."""
 
     def check_engine(self, config: TrainConfig, capabilities: Capabilities) -> None:
         """Refuses an engine that cannot do what it needs."""
@@ -100,6 +115,10 @@ class Part:
     def judge(self) -> Guest | None:
         """An outside judge instead of the one that the settings name."""
         return None
+
+    def asks(self) -> Mapping[str, Any]:
+        """How it asks the judge, in the words of `Reward.asks`, where it does so instead of the reward."""
+        return {}
 
     def judges(self, judges: Judges) -> Judges:
         """Which debates of a batch are judged."""

@@ -1,5 +1,8 @@
-"""From a configuration to a trained run on disk: what `moot train` and `moot.train` share. A `Setup` is made here and
-nowhere else."""
+"""From a configuration to a trained run on disk: what `moot train` and `moot.train` share.
+
+`prepare` makes a `Setup` of what can be checked before anything is paid for; `carry_out` completes it with who looks on
+and who comes from outside, and trains. Nobody else changes one.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from typing import Any
 
 from moot.engine.protocol import Sampler
 from moot.errors import ConfigError
-from moot.players.checkpoints import Note, check_model, check_rank, split_name
+from moot.players.checkpoints import check_model, check_rank, split_name
 from moot.players.find import Busy, Engines, MakeEngine, check_outsiders, check_reachable, outsider
 from moot.players.start import find_start
 from moot.players.untrusted import is_code
@@ -28,7 +31,7 @@ from moot.settings.changes import differences, told
 from moot.settings.saved import config_of
 from moot.settings.train import TrainConfig
 from moot.tasks import check_name, load, load_trained
-from moot.tasks.two_sided import two_sided
+from moot.tasks.two_sided import as_debated
 from moot.training.loop import train as train_loop
 from moot.training.part import Part
 from moot.training.parts import find_parts, trained_tasks
@@ -104,9 +107,9 @@ def prepare(
     )
     for part in parts:
         part.check_tasks(tasks)
-    if not config.protocol.rules.own_answers:
-        sided = two_sided(task)
-        task, tasks = sided, [sided if trained is task else two_sided(trained) for trained in tasks]
+    sided = as_debated(task, config.protocol.rules)
+    tasks = [sided if trained is task else as_debated(trained, config.protocol.rules) for trained in tasks]
+    task = sided
     check_warm_start(config, tasks[0])
     check_reward(config, tasks[0], config.debate.max_rounds + max((_extra_rounds(part) for part in parts), default=0))
     check_scoring(config, task, reward, estimator)
@@ -151,14 +154,14 @@ def _open_run(config: TrainConfig, path: Path, restart: bool) -> tuple[Run, RunL
 
 
 async def carry_out(
-    setup: Setup, start_from: int | None = None, note: Note = lambda text: None, busy: Busy = nullcontext
+    setup: Setup, start_from: int | None = None, watcher: Watcher = Watcher(), busy: Busy = nullcontext
 ) -> None:
     """Trains to the end. Cancelled, it ends the step in flight and lets go of the engines; what was committed stays."""
     config = setup.config
     async with AsyncExitStack() as stack:
         stack.enter_context(setup.lock)
         if setup.lock.note:
-            note(setup.lock.note)
+            watcher.note(setup.lock.note)
         stack.push_async_callback(setup.engine.close)
         for part in setup.parts:
             stack.push_async_callback(part.close)
@@ -171,7 +174,7 @@ async def carry_out(
                 config,
                 own,
                 lambda made: stack.push_async_callback(made.close),
-                note,
+                watcher.note,
                 busy,
                 make=setup.make_engine,
             )
@@ -189,7 +192,8 @@ async def carry_out(
         against = ("base",) if "opponents" in config.eval_modes else ()
         opponents = {name: await outside(name, "eval_modes") for name in against}
         others = {part.weights(): await weights(part) for part in setup.parts if part.weights() not in ("", *OURS)}
-        await train_loop(replace(setup, judge=judge, opponents=opponents, weights=others), start_from)
+        whole = replace(setup, watcher=watcher, judge=judge, opponents=opponents, weights=others)
+        await train_loop(whole, start_from)
 
 
 async def train_async(
@@ -203,5 +207,5 @@ async def train_async(
     if not restart:
         check_folder(place, config, "name another folder, or train with the settings of that run")
     setup = prepare(config, place, restart=restart)
-    await carry_out(setup if watch is None else replace(setup, watcher=RowsWatcher(watch)))
+    await carry_out(setup, watcher=Watcher() if watch is None else RowsWatcher(watch))
     return setup.run

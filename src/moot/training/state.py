@@ -41,7 +41,8 @@ class Watcher:
 
 @dataclass(frozen=True, eq=False)
 class Setup:
-    """What a run is made of. Nothing in it is replaced while the run trains."""
+    """What a run is made of. `prepare` makes it and `carry_out` completes it; while the run trains nothing in it is
+    replaced."""
 
     config: TrainConfig
     engine: Trainer
@@ -54,6 +55,7 @@ class Setup:
     estimator: Estimator
     run: Run
     parts: tuple[Part, ...] = ()
+    # With these `carry_out` completes it.
     watcher: Watcher = field(default_factory=Watcher)
     judge: Guest | None = None
     """Votes from outside, and is never trained."""
@@ -61,6 +63,7 @@ class Setup:
     """Whom evaluations in mode opponents play against, by name."""
     weights: Mapping[str, Sampler] = field(default_factory=dict)
     """Those of other runs that parts need, by name."""
+    # What `carry_out` needs for that.
     lock: RunLock = field(default_factory=RunLock)
     """Held on the run's folder; closed, others may write there."""
     make_engine: Callable[[TrainConfig], tuple[Trainer, Rendering]] | None = None
@@ -69,6 +72,13 @@ class Setup:
     @property
     def tempered(self) -> bool:
         return self.engine.capabilities.tempered_training
+
+    def rate(self, iteration: int, done: float) -> float:
+        """The learning rate of self-play's `iteration`, from 1, as the parts have it."""
+        rate = self.config.optim.learning_rate
+        for part in self.parts:
+            rate = part.rate(rate, iteration, done)
+        return rate
 
     def guest(self, sampler: Sampler) -> Player:
         """A copy of the policy that takes part and is not trained."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from moot.players.find import Busy, Engines
 from moot.runs import Run
 from moot.settings.train import TrainConfig
 from moot.training.setup import RowsWatcher, carry_out, check_folder, prepare
-from moot.training.state import Setup
+from moot.training.state import Setup, Watcher
 
 
 def prepare_together(
@@ -34,23 +33,27 @@ def prepare_together(
 
 
 async def carry_out_together(
-    setups: Sequence[Setup], start_from: int | None = None, busy: Busy = nullcontext
+    setups: Sequence[Setup],
+    start_from: int | None = None,
+    busy: Busy = nullcontext,
+    watchers: Sequence[Watcher] | None = None,
 ) -> list[Exception | None]:
-    """Each to its end. What ends one early harms no other; it is answered with, in the order of the runs. Cancelled,
-    all end the step in flight."""
+    """Each to its end, with its own watcher. What ends one early harms no other; it is answered with, in the order of
+    the runs. Cancelled, all end the step in flight."""
 
-    async def one(setup: Setup) -> Exception | None:
+    async def one(setup: Setup, watcher: Watcher) -> Exception | None:
         try:
-            await carry_out(setup, start_from, setup.watcher.note, busy)
+            await carry_out(setup, start_from, watcher, busy)
         except Exception as error:  # whatever it is: the others go on, and whoever started them is told
             if len(setups) > 1:
-                setup.watcher.note(f"this run ended early: {in_words(error)}")
+                watcher.note(f"this run ended early: {in_words(error)}")
             return error
         return None
 
     try:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(one(setup)) for setup in setups]
+            pairs = zip(setups, watchers or [Watcher() for _ in setups], strict=True)
+            tasks = [group.create_task(one(setup, watcher)) for setup, watcher in pairs]
     finally:
         _let_go(setups)
     return [task.result() for task in tasks]
@@ -74,10 +77,9 @@ async def train_together_async(
         for config, path in places:
             check_folder(path, config, "name another folder, or train with the settings of that run")
     setups = prepare_together(places, restart=restart)
-    if watch is not None:
-        setups = [replace(setup, watcher=RowsWatcher(partial(watch, setup.run))) for setup in setups]
+    watchers = None if watch is None else [RowsWatcher(partial(watch, setup.run)) for setup in setups]
     errors = []
-    for setup, error in zip(setups, await carry_out_together(setups), strict=True):
+    for setup, error in zip(setups, await carry_out_together(setups, watchers=watchers), strict=True):
         if error is not None:
             error.add_note(f"This ended the run {setup.run.path}.")
             errors.append(error)

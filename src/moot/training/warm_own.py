@@ -24,11 +24,11 @@ from moot.errors import ConfigError
 from moot.rl.metrics import Metrics, mean
 from moot.rl.rollout import rollout
 from moot.rl.warm import LONGEST, OwnWords, answers_by_text
+from moot.tasks.answer_classes import plurality_label
 from moot.tasks.answers import answer_in
 from moot.tasks.task import Task
 from moot.tokens.played import PlayedDebate
 from moot.tokens.speaker import answer_plainly, turn_seed
-from moot.training.parts.frozen_labels import plurality_label
 from moot.training.state import Setup, Stopped
 from moot.util.disk import read_file, write_atomically
 

@@ -104,8 +104,7 @@ class Failing(Watcher):
 
 def test_one_that_fails_harms_no_other_and_continues_by_itself(tmp_path: Path) -> None:
     setups = prepare_together(plan(tmp_path))
-    setups[1] = replace(setups[1], watcher=Failing())
-    errors = asyncio.run(carry_out_together(setups))
+    errors = asyncio.run(carry_out_together(setups, watchers=[Watcher(), Failing(), Watcher()]))
     assert [str(error) for error in errors] == ["None", "planted", "None"]
     assert len(rows(tmp_path / "1")) < len(rows(tmp_path / "0"))
     again = moot.train_together(plan(tmp_path))
@@ -140,14 +139,15 @@ def test_cancelled_all_end_and_all_continue(tmp_path: Path) -> None:
     setups = prepare_together(plan(tmp_path))
 
     async def main() -> None:
-        work = asyncio.create_task(carry_out_together(setups))
+        watchers = [Watcher() for _ in setups]
+        work = asyncio.create_task(carry_out_together(setups, watchers=watchers))
 
         class Stopping(Watcher):
             def row(self, row: dict[str, Any]) -> None:
                 if row["step"] == 2:
                     work.cancel()
 
-        setups[0] = replace(setups[0], watcher=Stopping())
+        watchers[0] = Stopping()
         with pytest.raises(asyncio.CancelledError):
             await work
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from moot.debate.reward import REWARDS
-from moot.debate.rules import Rules
+from moot.debate.rules import Lack, Rules
 from moot.debate.scoring import OF_AGENTS_VOTES, Scoring
 from moot.debate.sections import NOTHING, is_filled
 from moot.debate.types import Observation, Question, Said, Turn
@@ -31,7 +31,14 @@ class Advocates(Rules):
     positions = "assigned"
     seats = 2
     peers_vote = False
-    own_answers = False
+    sides = 2
+    lacks: ClassVar[Mapping[Lack, str]] = {
+        "votes": "advocates do not",
+        "agreement": "advocates keep the answer that they are given",
+        "accuracy": "advocates give no answers whose accuracy could lead to the next task",
+        "truth": "no reward of advocates has truth in it",
+        "solving": "the warm start teaches to solve and to vote, and advocates do neither",
+    }
     refused_modes: ClassVar[Mapping[str, str]] = {
         "debate+vote": "advocates keep their positions, and the judge decides",
         "wins": "advocates argue, and do not answer",

@@ -63,7 +63,8 @@ def supervised(played: PlayedDebate, only_right: bool = False) -> Iterator[Row]:
     """The winner's last answer."""
     turn = winning_turn(played, only_right)
     # What an advocate says answers what it was told to argue for, not the question.
-    prompt = _asked(played) if played.debate.rules.own_answers else seen_to_json(played, turn)
+    position = played.debate.position(played.debate.turns[turn].agent)
+    prompt = _asked(played) if position is None else seen_to_json(played, turn)
     yield {"prompt": prompt, "completion": _said(played, turn), "debate": played.name}
 
 
@@ -166,7 +167,7 @@ def _essence(solution: str) -> str:
 
 
 def _pair(played: PlayedDebate, chosen: int, rejected: int) -> Row:
-    if not played.debate.rules.own_answers:
+    if played.debate.argued:
         raise LeftOut("advocates argue for different sides, so their arguments are no answers to one prompt")
     if _essence(_solution(played, chosen)) == _essence(_solution(played, rejected)):
         raise LeftOut("chosen and rejected are the same")

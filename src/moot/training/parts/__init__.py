@@ -36,12 +36,25 @@ def find_parts(config: TrainConfig, users: bool = True) -> tuple[Part, ...]:
     """The parts that a configuration names, each checked against it. Without `users`, nobody else's code is loaded."""
     parts = tuple(find_part(text) for text in config.parts if users or not is_own(text))
     for part in parts:
-        part.check(config)
+        check_part(part, config)
+    if len(judges := [part.name for part in parts if part.brings_judge]) > 1:
+        raise ConfigError(f"{judges[0]} brings the judge itself, got {judges[1]} too; leave one of them out")
+    if users or not any(map(is_own, config.parts)):
+        for part in parts:
+            part.check_beside(config, [other for other in parts if other is not part])
     if len(decays := {decay for part in parts if (decay := part.ema_decay()) is not None}) > 1:
         raise ConfigError(
             f"ema_decay must be one number, got {' and '.join(map(str, sorted(decays)))}: an engine keeps one average"
         )
     return parts
+
+
+def check_part(part: Part, config: TrainConfig) -> None:
+    """Refuses settings that a part cannot be used with, and rules that lack what it needs."""
+    rules = config.protocol.rules
+    if why := next((rules.lacks[need] for need in part.needs if need in rules.lacks), None):
+        raise ConfigError(f"{part.name} must be left out with positions {rules.positions}: {why}")
+    part.check(config)
 
 
 def fitting(config: TrainConfig) -> TrainConfig:
@@ -53,7 +66,7 @@ def _fitting(config: TrainConfig) -> Iterator[str]:
     for text in config.parts:
         try:
             if not is_own(text):  # whose code is run when there is something to train
-                find_part(text).check(config)
+                check_part(find_part(text), config)
         except ConfigError:
             continue
         yield text

@@ -52,11 +52,11 @@ class Curriculum(Part):
         """Taken on this task so far."""
 
     def check(self, config: TrainConfig) -> None:
-        if not config.protocol.rules.own_answers and self.settings.promote_at <= 1:
+        rules = config.protocol.rules
+        if self.settings.promote_at <= 1 and (why := rules.lacks.get("accuracy")):
             raise ConfigError(
-                f"promote_at must be a number of steps with positions assigned, got {self.settings.promote_at}: "
-                "advocates give no answers "
-                "whose accuracy could lead to the next task; promote_at=50 stays 50 steps on each"
+                f"promote_at must be a number of steps with positions {rules.positions}, got "
+                f"{self.settings.promote_at}: {why}; promote_at=50 stays 50 steps on each"
             )
 
     def check_tasks(self, tasks: Sequence[Task]) -> None:

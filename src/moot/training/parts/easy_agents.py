@@ -22,6 +22,8 @@ from moot.training.state import BatchQuestion, Lesson, Progress, Setup
 class EasyAgents(Part):
     """A question to which all agents ended with one answer is debated by fewer when it comes by again. Untried."""
 
+    needs = ("agreement",)
+
     @dataclass(frozen=True)
     class Settings:
         agents: Annotated[int, Field(ge=3)] = 3
@@ -35,10 +37,6 @@ class EasyAgents(Part):
         """Questions whose last visit ended in one answer, by level and id."""
 
     def check(self, config: TrainConfig) -> None:
-        if not config.protocol.rules.own_answers:
-            raise ConfigError(
-                "easy_agents must be left out with positions assigned: advocates keep the answer that they are given"
-            )
         if self.settings.agents >= (usual := config.debate.num_agents):
             raise ConfigError(
                 f"easy_agents: agents must be below num_agents, which is {usual}, got {self.settings.agents}"

@@ -8,7 +8,6 @@ nothing to learn. Each question is asked once in a run; the labels lie in labels
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
@@ -24,7 +23,7 @@ from moot.debate.types import Message, Question
 from moot.engine.protocol import Sampler, SamplingParams
 from moot.errors import ConfigError
 from moot.settings.train import TrainConfig
-from moot.tasks.answer_classes import Comparing, Grader
+from moot.tasks.answer_classes import plurality_label
 from moot.tasks.answers import answer_in
 from moot.tokens.speaker import answer_plainly, turn_seed
 from moot.training.batches import MOST_BATCHES, further_questions
@@ -82,6 +81,7 @@ class FrozenLabels(BesideStillWeights):
         """How much of the moving average stays at each step, where the weights are ema."""
 
     settings: Settings
+    sets_labels = True
 
     def __init__(self, settings: Any = None) -> None:
         super().__init__(settings)
@@ -166,14 +166,3 @@ def known_labels(file: Path) -> dict[tuple[int, int], Label]:
             if ended:
                 known[label.level, label.number] = label
     return known
-
-
-def plurality_label(answers: Sequence[str | None], equal: Grader) -> tuple[str | None, float]:
-    """What most samples say, the first of those level, and its share of all of them: a sample without an answer is one
-    of them too."""
-    comparing = Comparing(equal)
-    kinds = [(comparing.class_of(answer, i), answer) for i, answer in enumerate(answers) if answer is not None]
-    if not kinds:
-        return None, 0.0
-    (most, count), *_ = Counter(kind for kind, _ in kinds).most_common(1)
-    return next(answer for kind, answer in kinds if kind == most), count / len(answers)

@@ -10,9 +10,7 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from moot.debate.rewards import held_answers
-from moot.errors import ConfigError
 from moot.rl.metrics import Metrics
-from moot.settings.train import TrainConfig
 from moot.tokens.played import PlayedDebate
 from moot.training.part import Part
 from moot.training.state import BatchQuestion, Lesson, Progress, Setup
@@ -20,6 +18,8 @@ from moot.training.state import BatchQuestion, Lesson, Progress, Setup
 
 class HardAgents(Part):
     """A question whose agents ended in disagreement is debated again in the next step by more agents. Untried."""
+
+    needs = ("agreement",)
 
     @dataclass(frozen=True)
     class Settings:
@@ -32,12 +32,6 @@ class HardAgents(Part):
         super().__init__(settings)
         self.reopened: list[BatchQuestion] = []
         """What is to be debated once more in the next step."""
-
-    def check(self, config: TrainConfig) -> None:
-        if not config.protocol.rules.own_answers:
-            raise ConfigError(
-                "hard_agents must be left out with positions assigned: advocates keep the answer that they are given"
-            )
 
     def again(self, step: int) -> Sequence[BatchQuestion]:
         return self.reopened

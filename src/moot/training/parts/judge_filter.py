@@ -8,6 +8,7 @@ another part brings; it is asked about the plurality alone.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -21,7 +22,6 @@ from moot.judges.asking import Asked, Judge, judge_of
 from moot.judges.learning import Solved
 from moot.rl.metrics import Metrics
 from moot.rl.rollout import Judges
-from moot.settings.part_names import split_part
 from moot.settings.train import TrainConfig
 from moot.tasks.answers import grade_all_async
 from moot.tokens.played import PlayedDebate
@@ -47,6 +47,7 @@ class JudgeFilter(Part):
         """What it is shown: one solution that ends in the plurality, or that answer alone."""
 
     settings: Settings
+    sets_labels = True
 
     def __init__(self, settings: Any = None) -> None:
         super().__init__(settings)
@@ -57,8 +58,9 @@ class JudgeFilter(Part):
         rule = config.protocol.scoring.rule
         if rule.grades != "same" or rule.checked:
             raise ConfigError(f"judge_filter needs the reward majority, got {config.protocol.scoring.reward}")
-        brought = {"renewed_judge", "judge_training", "moving_judge"} & {split_part(text)[0] for text in config.parts}
-        if not config.recipe.judge and not brought:
+
+    def check_beside(self, config: TrainConfig, others: Sequence[Part]) -> None:
+        if not config.recipe.judge and not any(part.brings_judge for part in others):
             raise ConfigError(
                 "judge_filter needs a judge without a seat: name one with --judge, as in --judge base, or add --with "
                 "judge_training"
@@ -67,6 +69,10 @@ class JudgeFilter(Part):
     def judges(self, judges: Judges) -> Judges:
         """They are asked here, and not for comparisons that nobody would count."""
         return lambda number: []
+
+    def asks(self) -> Mapping[str, Any]:
+        """About the plurality, and not for votes."""
+        return {"ballot": "approval", "checks": self.settings.checks, "show": self.settings.show}
 
     async def played(self, setup: Setup, progress: Progress, step: int, batch: Batch, sampler: Sampler) -> Batch:
         guest = setup.outside_judge()

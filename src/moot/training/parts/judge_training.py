@@ -19,9 +19,7 @@ from moot.errors import ConfigError, EngineError
 from moot.players.checkpoints import checkpoints, newest_whole
 from moot.rl.metrics import Metrics
 from moot.rl.rollout import Guest
-from moot.rl.schedules import learning_rate
-from moot.settings.part_names import is_own, split_part
-from moot.settings.rate import rate_settings
+from moot.settings.part_names import is_own
 from moot.settings.train import TrainConfig
 from moot.tasks.task import Exercise, Task
 from moot.training.judge_lessons import LOOKED_AT, Kind, Lessons, further
@@ -87,16 +85,18 @@ class JudgeTraining(Part):
             raise ConfigError(
                 f"judge_training brings the judge itself, got --judge {config.recipe.judge} too; leave one of them out"
             )
-        if other := [text for text in config.parts if text.startswith("renewed_judge")]:
-            raise ConfigError(f"judge_training brings the judge itself, got {other[0]} too; leave one of them out")
-        if not _hears_approval(config):
-            raise ConfigError(
-                "judge_training teaches approval, one answer at a time, so the reward must be made of that, got "
-                f"{config.protocol.scoring.reward}; use --reward approved, or --with judge_filter under majority"
-            )
         if not self.settings.steps and not self.settings.every:
             raise ConfigError(
                 "judge_training: steps or every must be above 0, got 0 and 0: the judge would learn nothing"
+            )
+
+    def check_beside(self, config: TrainConfig, others: Sequence[Part]) -> None:
+        rule = config.protocol.scoring.rule
+        theirs = not rule.our_own or any(map(is_own, config.parts))  # nobody knows what a user's own code asks
+        if not (rule.ballot == "approval" or theirs or any(part.asks() for part in others)):
+            raise ConfigError(
+                "judge_training teaches approval, one answer at a time, so the reward must be made of that, got "
+                f"{config.protocol.scoring.reward}; use --reward approved, or --with judge_filter under majority"
             )
 
     def check_engine(self, config: TrainConfig, capabilities: Capabilities) -> None:
@@ -162,7 +162,7 @@ class JudgeTraining(Part):
         await self.steps.keep()
 
     async def _first_phase(self, setup: Setup, sampler: Sampler) -> None:
-        steps, wanted, task, config = self.steps, self.settings.steps, setup.tasks[0], setup.config
+        steps, wanted, task = self.steps, self.settings.steps, setup.tasks[0]
         # The answers that the next step needs are sampled while this one is taken: who answers stands still.
         coming = [asyncio.create_task(self._exercises(setup, sampler, steps.done + 1))] if steps.done < wanted else []
         try:
@@ -174,8 +174,7 @@ class JudgeTraining(Part):
                     raise Stopped(self._nothing(task, "training"))
                 if number < wanted:
                     coming = [asyncio.create_task(self._exercises(setup, sampler, number + 1))]
-                rate = learning_rate(config.optim.learning_rate, rate_settings(config.parts), number, 0.0)
-                row = await steps.step(exercises, rate, tokens)
+                row = await steps.step(exercises, setup.rate(number, 0.0), tokens)
                 if steps.done == wanted:
                     measured = await self._measured(setup)
                     row |= {**measured, "tokens": row["tokens"] + measured["tokens"]}
@@ -300,10 +299,3 @@ class JudgeTraining(Part):
 
     def restore(self, state: Mapping[str, Any]) -> None:
         self.known, self.paid = int(state["steps"]), int(state["paid"])
-
-
-def _hears_approval(config: TrainConfig) -> bool:
-    """Whether somebody asks the judge for what it learns; of users' own code nobody knows."""
-    rule, names = config.protocol.scoring.rule, {split_part(text)[0] for text in config.parts}
-    theirs = not rule.our_own or any(map(is_own, config.parts))
-    return rule.ballot == "approval" or "judge_filter" in names or theirs

@@ -7,12 +7,9 @@ from typing import Any
 from moot.engine.protocol import Capabilities, Sampler
 from moot.errors import ConfigError
 from moot.rl.rollout import Guest
-from moot.settings.part_names import split_part
 from moot.settings.train import TrainConfig
 from moot.training.part import Part
 from moot.training.state import Setup
-
-OTHERS = {"renewed_judge", "judge_training"}
 
 
 class MovingJudge(Part):
@@ -23,8 +20,7 @@ class MovingJudge(Part):
         self.guest: Guest | None = None
 
     def check(self, config: TrainConfig) -> None:
-        others = [text for text in config.parts if split_part(text)[0] in OTHERS]
-        if other := config.recipe.judge or next(iter(others), ""):
+        if other := config.recipe.judge:
             raise ConfigError(f"moving_judge is the judge itself, got {other} too; leave one of them out")
 
     def check_engine(self, config: TrainConfig, capabilities: Capabilities) -> None:

@@ -22,16 +22,15 @@ from moot.debate.types import Message, Question
 from moot.engine.protocol import Sampler, SamplingParams
 from moot.errors import ConfigError, EngineError
 from moot.rl.metrics import Metrics, mean
-from moot.settings.part_names import split_part
 from moot.settings.train import TrainConfig
 from moot.tasks import sandbox
+from moot.tasks.answer_classes import plurality_label
 from moot.tasks.answers import answer_in
 from moot.tasks.programs import CODE, LIMITS, LONGEST, last_program
 from moot.tasks.task import Task
 from moot.tokens.rendering import Rendering
 from moot.tokens.speaker import answer_plainly, turn_seed
 from moot.training.part import Part
-from moot.training.parts.frozen_labels import plurality_label
 from moot.training.state import Batch, Lesson, Progress, Setup
 
 ASK = (
@@ -86,6 +85,7 @@ class ProgramVotes(Part):
         """Functions that are asked for about each question."""
 
     settings: Settings
+    sets_labels = True
 
     def __init__(self, settings: Any = None) -> None:
         super().__init__(settings)
@@ -96,8 +96,10 @@ class ProgramVotes(Part):
         rule = config.protocol.scoring.rule
         if rule.grades != "same" or rule.checked:
             raise ConfigError(f"program_votes needs the reward majority, got {config.protocol.scoring.reward}")
-        if other := {"frozen_labels", "judge_filter"} & {split_part(text)[0] for text in config.parts}:
-            raise ConfigError(f"program_votes says which answer is right, got {other.pop()} too; leave one of them out")
+
+    def check_beside(self, config: TrainConfig, others: Sequence[Part]) -> None:
+        if other := next((part.name for part in others if part.sets_labels), None):
+            raise ConfigError(f"program_votes says which answer is right, got {other} too; leave one of them out")
 
     def check_tasks(self, tasks: Sequence[Task]) -> None:
         for task in tasks:

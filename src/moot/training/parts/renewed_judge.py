@@ -54,11 +54,6 @@ class RenewedJudge(Part):
                 "renewed_judge needs max_rounds of at least 2, got 1: it is renewed by how agents vote, and in one "
                 "parallel round nobody reads anybody; use --with judge_training"
             )
-        if not rules.peers_vote:
-            raise ConfigError(
-                "renewed_judge must be left out with positions assigned: it is renewed by how agents vote, and "
-                "advocates do not; use --judge base"
-            )
 
     def check_engine(self, config: TrainConfig, capabilities: Capabilities) -> None:
         if not capabilities.frozen_samplers:

@@ -16,6 +16,8 @@ from moot.training.part import Part
 class RoundsAsNeeded(Part):
     """A debate ends once all answers are equal, or has more rounds while they differ. Untried."""
 
+    needs = ("agreement",)
+
     @dataclass(frozen=True)
     class Settings:
         stop_when_settled: bool = False
@@ -27,11 +29,6 @@ class RoundsAsNeeded(Part):
     settings: Settings
 
     def check(self, config: TrainConfig) -> None:
-        if not config.protocol.rules.own_answers:
-            raise ConfigError(
-                "rounds_as_needed must be left out with positions assigned: advocates keep the answer that they are "
-                "given"
-            )
         if not any(self.debate_settings().values()):
             raise ConfigError(
                 "rounds_as_needed does nothing by itself; give stop_when_settled=yes, extra_rounds=1 or both"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from moot.players.checkpoints import ALARMED
 from moot.rl.alarms import ALARMS
 from moot.rl.best import ranking, told_best
 from moot.training.part import Part
@@ -13,6 +14,10 @@ from moot.training.state import History, Setup, Stopped
 
 class StopOnAlarm(Part):
     """An alarm stops the run, whose result is then its best checkpoint. Measured: docs/experiment.md."""
+
+    def state(self) -> dict[str, Any]:
+        """Tells whoever opens the run that its best checkpoint is the result."""
+        return {ALARMED: "best"}
 
     def ended(self, setup: Setup, history: History, row: Mapping[str, Any]) -> None:
         ringing = [name for name, value in row.items() if name.startswith("alarm/") and value]

@@ -7,14 +7,15 @@ from dataclasses import replace
 from pydantic.dataclasses import dataclass
 
 from moot.debate.scoring import Scoring
-from moot.errors import ConfigError
 from moot.rl.schedules import scheduled
-from moot.settings.train import Schedule, TrainConfig
+from moot.settings.train import Schedule
 from moot.training.part import Part
 
 
 class TruthSchedule(Part):
     """The truth that is mixed into the reward (reward_mix, correct_bonus) falls to 0 over the run. Untried."""
+
+    needs = ("truth",)
 
     @dataclass(frozen=True)
     class Settings:
@@ -22,12 +23,6 @@ class TruthSchedule(Part):
         """How it falls: linear or cosine."""
 
     settings: Settings
-
-    def check(self, config: TrainConfig) -> None:
-        if not config.protocol.rules.own_answers:
-            raise ConfigError(
-                "truth_schedule must be left out with positions assigned: no reward of advocates has truth in it"
-            )
 
     def scoring(self, scoring: Scoring, done: float) -> Scoring:
         mix, bonus = (

@@ -52,5 +52,5 @@ def test_a_cut_run_goes_on_with_the_same_judge(tmp_path: Path) -> None:
 def test_a_second_judge_is_refused() -> None:
     with pytest.raises(ConfigError, match="moving_judge is the judge itself, got base too"):
         find_parts(replace(QUIET, recipe=replace(QUIET.recipe, judge="base")))
-    with pytest.raises(ConfigError, match="got judge_training too"):
-        find_parts(replace(QUIET, parts=("moving_judge", "judge_training")))
+    with pytest.raises(ConfigError, match="got moving_judge too"):
+        find_parts(replace(QUIET, parts=("judge_training", "moving_judge")))

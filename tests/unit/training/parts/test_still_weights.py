@@ -17,10 +17,11 @@ from moot.engine.protocol import Capabilities, Datum, Sample
 from moot.engine.scripted import ScriptedEngine
 from moot.errors import ConfigError
 from moot.settings.train import TrainConfig
+from moot.tasks.answer_classes import plurality_label
 from moot.tasks.answers import exact
 from moot.training.loop import train
 from moot.training.parts import find_parts
-from moot.training.parts.frozen_labels import FILE, Label, plurality_label
+from moot.training.parts.frozen_labels import FILE, Label
 from moot.training.state import Setup, Stopped
 from support.dying import dies_after
 from unit.training.test_train import CONFIG, make_setup, untimed
