@@ -13,7 +13,7 @@ import tyro
 
 from moot.cli.console import Terminal
 from moot.cli.ending import Ended, complain, interruptible, kept
-from moot.cli.loggers import Loggers, check_names
+from moot.cli.loggers import Loggers, check_names, log_in
 from moot.cli.registry import TASK_NAMES, OtherProtocol, describe, option_names
 from moot.debate.prompts import temperature as seat_temperature
 from moot.debate.protocols import PRESETS as PROTOCOLS
@@ -156,6 +156,7 @@ def _train_all(asked: list[Train]) -> int:
                 status = max(status, ended)
     if not plan:
         return status
+    log_in(asked[0].log)
     for warning in dict.fromkeys(judge_warning(c.protocol.scoring, c.debate.num_agents) for c, _ in plan):
         if warning:
             console.note(warning)
