@@ -159,7 +159,10 @@ def test_replies_of_other_settings_are_not_told_as_answers_to_this_command_and_l
         assert len(server.requests) == asked + 3
         assert main(at(server, file, "--k", 3, "--out", out)) == 0
         said = capsys.readouterr().out
-        assert "not asked for again: 9. Of other settings or questions, kept and not used: 3.\n" in said and "replaced" not in said
+        assert (
+            "not asked for again: 9. Of other settings or questions, kept and not used: 3.\n" in said
+            and "replaced" not in said
+        )
         assert len(server.requests) == asked + 3
 
 
