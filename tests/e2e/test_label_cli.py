@@ -5,10 +5,12 @@ from __future__ import annotations
 import csv
 import errno
 import json
+import re
 import signal
 import subprocess
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -211,6 +213,24 @@ def test_the_cost_is_told_before_and_after(tmp_path: Path, capsys: pytest.Captur
     )
     # 24 requests of 100 tokens read at 1 and 10 written at 10 a million: 2,400 + 2,400 millionths.
     assert "2,400 tokens read, 240 written, cost 0.0048." in said
+
+
+def test_a_log_is_told_how_far_it_is_and_how_much_is_left_but_not_by_what_was_here_before(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Eleven seconds pass between any two questions, so each has a line. The three of before say nothing of the time left,
+    and after the last there is none."""
+    now = iter(range(0, 10_000, 11))
+    monkeypatch.setattr("moot.cli.label.time", SimpleNamespace(monotonic=lambda: next(now)))
+    more = ("--k", 2, "--concurrency", 1, "--out", tmp_path / "l.jsonl")
+    with SimulatedModel() as server:
+        assert main(at(server, questions(tmp_path / "q.jsonl", 3), *more)) == 0
+        capsys.readouterr()
+        assert main(at(server, questions(tmp_path / "q.jsonl", 6), *more)) == 0
+    told = [text for text in capsys.readouterr().out.splitlines() if " of 6 questions, " in text]
+    assert [bool(re.search(r" written, about \d:\d\d:\d\d left$", text)) for text in told] == [False] * 3 + [
+        True
+    ] * 2 + [False]
 
 
 def test_a_server_that_dies_leaves_labels_for_what_it_answered_and_the_rest_for_later(

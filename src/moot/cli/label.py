@@ -219,7 +219,8 @@ class _Job:
             bars.reach("questions", max(whole, len(ended)), str(self._spent))
             if not console.is_terminal and time.monotonic() - told > 10:
                 told = time.monotonic()
-                console.say(f"{len(ended)} of {len(debates)} questions, {self._spent}")
+                left = bars.left("questions")
+                console.say(f"{len(ended)} of {len(debates)} questions, {self._spent}{left}")
 
         scoring, prices = preset(options.speakers.protocol).scoring, options.speakers.prices(seats)
         asking = Asking(debates, scoring, seats.cast, prices=prices, give_up_after=GIVE_UP_AFTER)
