@@ -8,6 +8,7 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,6 +19,7 @@ from moot.cli.console import Bars, Terminal
 from moot.cli.ending import Ended, interruptible, kept
 from moot.cli.evaluate import Watching
 from moot.cli.labelled import forecast_lines, kept_line, reliability_table, replaced_line, summary_lines
+from moot.cli.registry import option_names
 from moot.cli.speakers import Speakers
 from moot.cli.spelling import respelled_ballot
 from moot.debate.protocols import preset
@@ -331,4 +333,9 @@ class _Spent:
         return f"{self.read:,} tokens read, {self.written:,} written{cost}"
 
 
-respelled = respelled_ballot
+def respelled(arguments: list[str]) -> list[str]:
+    if asked := option_names(arguments) & {"--n", "-n", "--samples", "--num-samples", "--num-generations"}:
+        raise ConfigError(f"there is no option {asked.pop()}; use --k for the answers per question (moot label --help)")
+    if len(files := [*takewhile(lambda word: not word.startswith("-"), arguments)]) > 1:
+        raise ConfigError(f"one file at a time, got {' and '.join(files)}; label each by itself, or make one of them")
+    return respelled_ballot(arguments)
