@@ -9,6 +9,7 @@ import contextlib
 import http.server
 import io
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -142,6 +143,15 @@ def test_a_runs_checkpoint_is_evaluated_with_its_own_settings(trained: Path) -> 
     told = after.partition("Minus the model before training: moot ")[2].split()
     assert told[2:4] == ["--evals", "arithmetic-step0"] and told[4].startswith("arithmetic-step2")
     assert "minus" in here(trained, *told, "--no-figure").stdout
+    # The other way round, and of enough questions for an interval: the same difference.
+    last = [
+        evaluate(trained, "truth-seed0", *step, "--questions", "8", "--modes", "direct").stdout.splitlines()[-1]
+        for step in ((), ("--step", "0"), ())
+    ]
+    assert "Minus" not in last[0] and last[1] == last[2]
+    told_points, _, table = last[1].partition(". As a table: moot compare truth-seed0 --evals ")
+    assert re.fullmatch(r"Minus the model before training: direct [+-]\d+\.\d points \[.*\]", told_points)
+    assert table == "arithmetic-step0 arithmetic-step2"
 
 
 @pytest.mark.parametrize(

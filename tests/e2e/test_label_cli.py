@@ -5,10 +5,12 @@ from __future__ import annotations
 import csv
 import errno
 import json
+import re
 import signal
 import subprocess
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -141,6 +143,51 @@ def test_more_answers_later_and_a_longer_file_ask_only_what_is_new(tmp_path: Pat
         assert len(server.requests) == 35
 
 
+def test_replies_of_other_settings_are_not_told_as_answers_to_this_command_and_labels_that_are_replaced_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Six replies of model m, two to each question, say nothing of model n; to m with three answers they are six of nine."""
+    file, out = questions(tmp_path / "q.jsonl", 3, known=range(3)), tmp_path / "l.jsonl"
+    with SimulatedModel() as server:
+        assert main(at(server, file, "--k", 2, "--out", out)) == 0
+        assert "from before" not in (said := capsys.readouterr().out) and "replaced" not in said
+        assert main(["n" if word == "m" else word for word in at(server, file, "--k", 1, "--out", out)]) == 0
+        said, asked = capsys.readouterr().out, len(server.requests)
+        assert "again: 0. Of other settings or questions, kept and not used: 6.\n" in said and asked == 9
+        assert "made with other settings (model m, now n; agents 2, now 1). They will be replaced" in said
+        assert main(at(server, file, "--k", 3, "--out", out)) == 0
+        said = capsys.readouterr().out
+        assert "not asked for again: 6. Of other settings or questions, kept and not used: 3.\n" in said
+        assert len(server.requests) == asked + 3
+        assert main(at(server, file, "--k", 3, "--out", out)) == 0
+        said = capsys.readouterr().out
+        assert (
+            "not asked for again: 9. Of other settings or questions, kept and not used: 3.\n" in said
+            and "replaced" not in said
+        )
+        assert len(server.requests) == asked + 3
+
+
+def test_replies_of_a_later_round_are_counted_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two questions of two agents and two rounds in tokens; then one question more. What follows from what was said is found."""
+    given = ["--engine", "scripted", "--k", "2", "--rounds", "2", "--out", str(tmp_path / "l.jsonl")]
+    assert main(["label", str(questions(tmp_path / "q.jsonl", 2)), *given]) == 0
+    whole = asked_before(tmp_path / "l-work")
+    assert main(["label", str(questions(tmp_path / "q.jsonl", 3)), *given]) == 0
+    assert f"Replies here from before, not asked for again: {whole}.\n" in capsys.readouterr().out
+    assert whole < asked_before(tmp_path / "l-work")
+
+
+def test_without_known_answers_no_picture_of_other_labels_is_left(tmp_path: Path) -> None:
+    out, work = tmp_path / "l.jsonl", tmp_path / "l-work"
+    with SimulatedModel() as server:
+        assert main(at(server, questions(tmp_path / "q.jsonl", 3, known=range(3)), "--k", 2, "--out", out)) == 0
+        for suffix in ("png", "svg"):
+            (work / f"reliability.{suffix}").touch()  # whether or not matplotlib is here
+        assert main(at(server, questions(tmp_path / "q.jsonl", 3), "--k", 2, "--out", out)) == 0
+    assert not list(work.glob("reliability.*"))
+
+
 def test_rows_keep_their_fields_in_csv_too_and_a_known_answer_stands_beside_the_label(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -166,6 +213,24 @@ def test_the_cost_is_told_before_and_after(tmp_path: Path, capsys: pytest.Captur
     )
     # 24 requests of 100 tokens read at 1 and 10 written at 10 a million: 2,400 + 2,400 millionths.
     assert "2,400 tokens read, 240 written, cost 0.0048." in said
+
+
+def test_a_log_is_told_how_far_it_is_and_how_much_is_left_but_not_by_what_was_here_before(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Eleven seconds pass between any two questions, so each has a line. The three of before say nothing of the time left,
+    and after the last there is none."""
+    now = iter(range(0, 10_000, 11))
+    monkeypatch.setattr("moot.cli.label.time", SimpleNamespace(monotonic=lambda: next(now)))
+    more = ("--k", 2, "--concurrency", 1, "--out", tmp_path / "l.jsonl")
+    with SimulatedModel() as server:
+        assert main(at(server, questions(tmp_path / "q.jsonl", 3), *more)) == 0
+        capsys.readouterr()
+        assert main(at(server, questions(tmp_path / "q.jsonl", 6), *more)) == 0
+    told = [text for text in capsys.readouterr().out.splitlines() if " of 6 questions, " in text]
+    assert [bool(re.search(r" written, about \d:\d\d:\d\d left$", text)) for text in told] == [False] * 3 + [
+        True
+    ] * 2 + [False]
 
 
 def test_a_server_that_dies_leaves_labels_for_what_it_answered_and_the_rest_for_later(

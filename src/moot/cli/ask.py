@@ -14,6 +14,7 @@ import tyro
 from moot.cli.console import Terminal
 from moot.cli.ending import complain, interruptible, kept
 from moot.cli.live import Printed, Streamed, show_outcome
+from moot.cli.registry import option_names
 from moot.cli.speakers import Speakers
 from moot.cli.spelling import respelled_ballot
 from moot.debate.protocols import preset
@@ -151,4 +152,8 @@ def _where(asked: AskedDebate) -> str:
     return f"round {max(1, round)}"
 
 
-respelled = respelled_ballot
+def respelled(arguments: list[str]) -> list[str]:
+    if asked := option_names(arguments) & {"--file", "--questions"}:
+        name = asked.pop()
+        raise ConfigError(f"there is no option {name}: this asks one question; for a file, moot label FILE")
+    return respelled_ballot(arguments)

@@ -47,11 +47,15 @@ class TimeLeft(ProgressColumn):
     max_refresh = 0.5
 
     def render(self, task: Task) -> Text:
-        done = task.completed - task.fields["before"]
-        if not task.total or not task.elapsed or done <= 0:
-            return Text("-:--:--", style="progress.remaining")
-        seconds = max(0.0, task.total - task.completed) * task.elapsed / done
-        return Text(clock(seconds), style="progress.remaining")
+        return Text(_left(task) or "-:--:--", style="progress.remaining")
+
+
+def _left(task: Task) -> str:
+    """Empty before anything is done."""
+    done = task.completed - task.fields["before"]
+    if not task.total or not task.elapsed or done <= 0:
+        return ""
+    return clock(max(0.0, task.total - task.completed) * task.elapsed / done)
 
 
 def clock(seconds: float) -> str:
@@ -97,6 +101,11 @@ class Bars:
         self._bars.update(self._kinds[kind], completed=done, total=total)
         if about is not None:
             self._bars.update(self._kinds[kind], about=about)
+
+    def left(self, kind: str) -> str:
+        """For a log, where no bar is drawn: `, about 0:05:00 left`; empty where nothing is done yet, or all is."""
+        task = next(task for task in self._bars.tasks if task.id == self._kinds[kind])
+        return f", about {left} left" if (left := _left(task)) and not task.finished else ""
 
     def advance(self, kind: str, tokens: int = 0) -> None:
         self._tokens += tokens

@@ -16,7 +16,7 @@ from moot.debate.prompt_texts import load_prompts
 from moot.debate.protocols import PRESETS as PROTOCOLS
 from moot.errors import ConfigError
 from moot.evaluate import EvalConfig, EvalWatcher, Mode, Report
-from moot.evaluate.report import before_training, report_folder
+from moot.evaluate.report import before_and_after, report_folder
 from moot.evaluate.table import caption, cells, legend, markdown, rich_tables
 from moot.players.chat.endpoint import is_endpoint
 from moot.players.checkpoints import own_judge, split_name
@@ -204,11 +204,25 @@ class Eval:
         count = report.rows[0].questions
         console.say(f"\n{counted(count, 'question')}. Report: {out / 'report.json'}", "green")
         told = not (self.json or self.markdown) and self.run_dir and self.out is None
-        if told and (before := before_training(report, out)):
-            evals = f"--evals {before} {out.name}"
-            console.say(f"Minus the model before training: moot compare {out.parent.parent} {evals}", "green")
+        if told and (folders := before_and_after(report, out)):
+            reports = [Report.read(out.with_name(folder) / "report.json") for folder in folders]
+            how = f"moot compare {out.parent.parent} --evals {' '.join(folders)}"
+            console.say(f"Minus the model before training: {_gained(*reports)}{how}", "green")
         watching.say_losses()
         return 1 if any(row.questions == 0 for row in report.rows) else 0
+
+
+def _gained(start: Report, trained: Report) -> str:
+    """By mode, in points, where it was asked enough questions for an interval."""
+    from moot.cli.progress import difference
+
+    starts, told = {row.name: row for row in start.rows}, list[str]()
+    for row in trained.rows:
+        seed = trained.settings["seed"]
+        if row.name in starts and (gain := difference(row, starts[row.name], "accuracy", seed)):
+            value, low, high = (f"{100 * gain[end]:+.1f}" for end in ("value", "low", "high"))
+            told.append(f"{row.name} {value} points [{low}, {high}]")
+    return f"{', '.join(told)}. As a table: " if told else ""
 
 
 def model_changes(options: object) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,7 +18,8 @@ from moot.cli.ask import until_interrupted
 from moot.cli.console import Bars, Terminal
 from moot.cli.ending import Ended, interruptible, kept
 from moot.cli.evaluate import Watching
-from moot.cli.labelled import forecast_lines, reliability_table, summary_lines
+from moot.cli.labelled import forecast_lines, kept_line, reliability_table, replaced_line, summary_lines
+from moot.cli.registry import option_names
 from moot.cli.speakers import Speakers
 from moot.cli.spelling import respelled_ballot
 from moot.debate.protocols import preset
@@ -38,7 +40,8 @@ from moot.tools.ask import AskedDebate, Asking, GroupAnswer, group_answer
 from moot.tools.asked import BRIEF_BOX, IN_BOX
 from moot.tools.judge import check_verdict
 from moot.tools.label import Label, Sheet, calibrate, label_of, labelled_rows, read_sheet, write_labels
-from moot.util.disk import refuse_links, write_atomically
+from moot.util.disk import read_file, refuse_links, write_atomically
+from moot.util.json_text import read_json
 from moot.util.safe_text import counted, one_line
 
 GIVE_UP_AFTER = 3
@@ -162,14 +165,17 @@ class _Job:
             self._work.mkdir(parents=True, exist_ok=True)
             stack.enter_context(RunLock()).take(self._work, "another file with --out")
             replies = stack.enter_context(contextlib.closing(Replies(self._work / "replies.jsonl")))
-            for line in forecast_lines(debates, options.speakers, len(replies)):
+            if replaced := self._replaced():
+                console.note(replaced)
+            for line in forecast_lines(debates, options.speakers):
                 console.say(line)
             with console.status("getting ready"):
                 seats = await options.speakers.take(options.answers, stack, replies)
                 judging = await options.speakers.judging(seats)
             for note in seats.notes():
                 console.note(one_line(note, 300))
-            asked = await self._ask(debates, seats)
+            whole = await self._here(debates, seats, replies)
+            asked = await self._ask(debates, seats, whole)
             done = [debate for debate in asked if debate.ended == "done"]
             with console.status("comparing answers"):
                 groups = await asyncio.to_thread(self._compared, done)
@@ -183,19 +189,40 @@ class _Job:
         failed = next((debate.played.error for debate in asked if debate.ended == "failed"), None)
         return self._finish(done, groups, len(questions), failed)
 
-    async def _ask(self, debates: Sequence[Debate], seats: TakenSeats) -> list[AskedDebate]:
+    def _replaced(self) -> str | None:
+        """What is told of labels that are there and were made otherwise."""
+        with contextlib.suppress(OSError, KeyError, TypeError, ValueError):  # damaged, or an older one
+            before = dict(read_json(read_file(self._work / "report.json"))["settings"])
+            return replaced_line(self.out, before, self._settings()) if self.out.exists() else None
+        return None
+
+    async def _here(self, debates: Sequence[Debate], seats: TakenSeats, replies: Replies) -> int:
+        """Says how many replies of before are to what is asked now, which only playing can tell: what is asked later
+        follows from what was said. Answers with the number of questions that nothing is missing of."""
+        whole, kept = list[AskedDebate](), len(replies)
+        if not kept:
+            return 0
+        with replies.asking_nobody() as used, self._console.status("reading what is here from before"):
+            asking = Asking(debates, preset(self._options.speakers.protocol).scoring, seats.cast)
+            await asking.run(lambda asked: whole.append(asked) if asked.ended == "done" else None)
+        self._console.say(kept_line(len(used), kept))
+        return len(whole)
+
+    async def _ask(self, debates: Sequence[Debate], seats: TakenSeats, whole: int) -> list[AskedDebate]:
+        """`whole` of the debates take no time, and are no measure of the time left."""
         options, console, ended = self._options, self._console, list[AskedDebate]()
         bars, told = Bars(console), time.monotonic()
-        bars.plan("questions", len(debates))
+        bars.plan("questions", len(debates), whole)
 
         def finished(asked: AskedDebate) -> None:
             nonlocal told
             ended.append(asked)
             self._spent.add(asked)
-            bars.reach("questions", len(ended), str(self._spent))
+            bars.reach("questions", max(whole, len(ended)), str(self._spent))
             if not console.is_terminal and time.monotonic() - told > 10:
                 told = time.monotonic()
-                console.say(f"{len(ended)} of {len(debates)} questions, {self._spent}")
+                left = bars.left("questions")
+                console.say(f"{len(ended)} of {len(debates)} questions, {self._spent}{left}")
 
         scoring, prices = preset(options.speakers.protocol).scoring, options.speakers.prices(seats)
         asking = Asking(debates, scoring, seats.cast, prices=prices, give_up_after=GIVE_UP_AFTER)
@@ -231,6 +258,8 @@ class _Job:
         write_labels(self.out, labelled_rows(self._sheet, labels, records, reached))
         report = self._report(labels, calibration.as_dict(), reached, questions)
         write_atomically(self._work / "report.json", json.dumps(report, indent=1).encode() + b"\n")
+        for suffix in (".png", ".svg"):
+            (self._work / f"reliability{suffix}").unlink(missing_ok=True)  # of labels that are no more
         pictures = self._draw(calibration.bins) if calibration.known else []
         if options.json:
             print(json.dumps(report))
@@ -252,10 +281,12 @@ class _Job:
         return 1 if reached is None else 0
 
     def _record(self, asked: AskedDebate, group: GroupAnswer) -> Mapping[str, Any]:
+        return {**asked.as_json(group), "settings": self._settings()}
+
+    def _settings(self) -> dict[str, Any]:
         options = self._options
         own = {"agents": options.answers, "rounds": options.rounds, "instruction": self._instruction}
-        compared = {"grader": options.grader, "equal": options.equal}
-        return {**asked.as_json(group), "settings": {**options.speakers.settings(), **own, **compared}}
+        return {**options.speakers.settings(), **own, "grader": options.grader, "equal": options.equal}
 
     def _report(
         self, labels: Mapping[str, Label], calibration: Mapping[str, Any], threshold: float | None, questions: int
@@ -271,6 +302,7 @@ class _Job:
             "tokens": {"read": self._spent.read, "written": self._spent.written},
             "cost": self._spent.cost,
             "labels": str(self.out),
+            "settings": self._settings(),
         }
 
     def _draw(self, bins: Sequence[Any]) -> list[Path]:
@@ -301,4 +333,9 @@ class _Spent:
         return f"{self.read:,} tokens read, {self.written:,} written{cost}"
 
 
-respelled = respelled_ballot
+def respelled(arguments: list[str]) -> list[str]:
+    if asked := option_names(arguments) & {"--n", "-n", "--samples", "--num-samples", "--num-generations"}:
+        raise ConfigError(f"there is no option {asked.pop()}; use --k for the answers per question (moot label --help)")
+    if len(files := [*takewhile(lambda word: not word.startswith("-"), arguments)]) > 1:
+        raise ConfigError(f"one file at a time, got {' and '.join(files)}; label each by itself, or make one of them")
+    return respelled_ballot(arguments)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 from rich.table import Table
 
@@ -14,7 +16,7 @@ from moot.evaluate.table import rich_table
 from moot.tools.judged import ballot_named
 from moot.tools.label import Calibration, Kept, Label
 from moot.util.intervals import wilson
-from moot.util.safe_text import counted
+from moot.util.safe_text import counted, one_line
 
 PER_TOKEN = 4
 """Characters of a token, more or less."""
@@ -32,7 +34,7 @@ def requests_of(debate: Debate) -> int:
     return agents * (first + (debate.max_rounds - 1) * later + ballot)
 
 
-def forecast_lines(debates: Sequence[Debate], speakers: Speakers, kept: int) -> list[str]:
+def forecast_lines(debates: Sequence[Debate], speakers: Speakers) -> list[str]:
     """What the whole file will cost, before anything is asked."""
     requests = requests_of(debates[0]) * len(debates)
     read = sum(len(debate.question.plain) // PER_TOKEN + 1 for debate in debates) * requests_of(debates[0])
@@ -51,9 +53,27 @@ def forecast_lines(debates: Sequence[Debate], speakers: Speakers, kept: int) -> 
         scored = len(debates) * debates[0].num_agents * checks * _VERDICT
         asked = f"The judge {speakers.judge} is asked up to {scored:,} times; the same words are judged once."
         lines.append(f"{asked} What it costs comes on top.")
-    if kept:
-        lines.append(f"{kept:,} replies are here from before and are not asked for again.")
     return lines
+
+
+def kept_line(used: int, kept: int) -> str:
+    """Of the `kept` replies that are here from before, `used` are what would be asked for now."""
+    others = f" Of other settings or questions, kept and not used: {kept - used:,}." if used < kept else ""
+    return f"Replies here from before, not asked for again: {used:,}.{others}"
+
+
+def replaced_line(out: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
+    """What is about to be replaced, where it was made with other settings. Where a server stands is none."""
+    both = {name: (before.get(name), now.get(name)) for name in {**before, **now} if name != "base_url"}
+    changed = [f"{name} {_told(old)}, now {_told(new)}" for name, (old, new) in both.items() if old != new]
+    if not changed:
+        return None
+    made = f"{out} holds labels that were made with other settings ({'; '.join(changed)})"
+    return f"{made}. They will be replaced; to keep them, name another file with --out."
+
+
+def _told(value: Any) -> str:
+    return "none" if value in (None, "", []) else one_line(str(value), 60)
 
 
 def reliability_table(calibration: Calibration) -> Table:

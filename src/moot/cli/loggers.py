@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -89,8 +90,7 @@ class _Wandb:
                 reinit="create_new",
             )  # fmt: skip
         except self._api.Error as error:  # no key, no network, no such project
-            why = one_line(str(error)).rstrip(".")
-            raise ConfigError(f"log wandb: {why}; run wandb login, or set WANDB_MODE=offline") from None
+            raise _refused(error) from None
         # A run that went back to an older checkpoint logs steps again: its own count says where they belong.
         self._run.define_metric("step")
         self._run.define_metric("*", step_metric="step")
@@ -104,6 +104,12 @@ class _Wandb:
 
     def close(self) -> None:
         self._run.finish()
+
+
+def _refused(error: Exception) -> ConfigError:
+    why = one_line(str(error), 200).rstrip(".")
+    login = "" if "wandb login" in why else "run wandb login, "
+    return ConfigError(f"log wandb: {why}; {login}or set WANDB_MODE=offline")
 
 
 class _Trackio(_Wandb):
@@ -179,6 +185,17 @@ def check_names(names: Sequence[str]) -> None:
         name, _ = _read(given)
         if importlib.util.find_spec(name) is None:
             raise ConfigError(f"log {name} needs the package {name}; run: pip install 'moot[{name}]'")
+
+
+def log_in(names: Sequence[str]) -> None:
+    """Asks for the key of W&B where there is none, on a terminal; ConfigError elsewhere. As early as `check_names`."""
+    online = os.environ.get("WANDB_MODE") in (None, "", "online")
+    if online and any(_read(given)[0] == "wandb" for given in names):
+        wandb: Any = importlib.import_module("wandb")
+        try:
+            wandb.login()
+        except wandb.Error as error:
+            raise _refused(error) from None
 
 
 def _kept(file: Path) -> dict[str, dict[str, str]]:

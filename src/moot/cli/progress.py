@@ -30,8 +30,8 @@ from moot.util.safe_text import counted
 PHASES = {"warm": "warm start", "self_play": "self-play", "eval": "evaluating"}
 
 
-QUIET_S = 10.0
-"""Seconds after which a log gets a sign of life."""
+QUIET_S, MOST_QUIET_S = 10.0, 30.0
+"""Seconds after which a log gets a sign of life: the first, and those that follow, at most."""
 
 
 class RunProgress(Watcher):
@@ -58,14 +58,15 @@ class RunProgress(Watcher):
         self._over.set()
 
     def _beat(self) -> None:
-        """A sign of life where no bar is drawn and no step ends; ever more rarely, so that a log stays a log."""
+        """A sign of life where no bar is drawn and no step ends; soon more rarely, so that a log stays a log."""
         quiet = QUIET_S
         while not self._over.wait(max(0.01, self._told + quiet - time.monotonic())):
             now = time.monotonic()
             if now - self._told >= quiet and self._phase:
                 debates = f"{self._played} of {self._debates} debates" if self._debates else "at work"
-                self._say(f"{_where(self._step, self._total, self._phase)}  {debates}  [{clock(now - self._started)}]")
-                self._told, quiet = now, 2 * quiet
+                so_far = f"[{clock(now - self._started)}{self._bars.left(self._run)}]"
+                self._say(f"{_where(self._step, self._total, self._phase)}  {debates}  {so_far}")
+                self._told, quiet = now, min(2 * quiet, MOST_QUIET_S)
 
     def began(self, step: int, total: int, phase: str) -> None:
         done = max(0, step - 1) if phase != "eval" else step
@@ -104,7 +105,8 @@ class RunProgress(Watcher):
         self._bars.reach(self._run, row["step"])
         self._loggers.row(row)
         self._told = now = time.monotonic()
-        self._say(line(row, self._total, now - self._step_began, now - self._started))
+        left = "" if self._console.is_terminal else self._bars.left(self._run)
+        self._say(line(row, self._total, now - self._step_began, now - self._started, left))
         self._say_new_alarms(row)
         if (told := many_unread(row.get("jury/unread"))) and not self._unread:
             self.note(told)
@@ -139,8 +141,8 @@ def _j(row: dict[str, Any]) -> list[str]:
     return [] if row.get(J) is None else [f"J {row[J]:+.2f}"]
 
 
-def line(row: dict[str, Any], total: int, step_s: float, elapsed_s: float) -> str:
-    """One step in one line: how far, what was measured, how fast, how long it has run."""
+def line(row: dict[str, Any], total: int, step_s: float, elapsed_s: float, left: str = "") -> str:
+    """One step in one line: how far, what was measured, how fast, how long it has run, what is `left`."""
     where = _where(row["step"], total, row["phase"])
     match row["phase"]:
         case "warm" if "warm/ended_after" in row:
@@ -172,7 +174,7 @@ def line(row: dict[str, Any], total: int, step_s: float, elapsed_s: float) -> st
             parts += [f"ALARM {name.removeprefix('alarm/')}" for name in sorted(alarms(row))]
     if sampled := row.get("tokens/sampled"):
         parts.append(f"{sampled / max(1e-9, step_s):,.0f} tokens/s")
-    return f"{where}  {', '.join(parts)}  [{clock(elapsed_s)}]"
+    return f"{where}  {', '.join(parts)}  [{clock(elapsed_s)}{left}]"
 
 
 def _where(step: int, total: int, phase: str) -> str:

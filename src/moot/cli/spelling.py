@@ -44,6 +44,11 @@ _OTHERS = {
     "--lora-r": "--lora-rank",
     "--report-to": "--log",
     "--resume-from-checkpoint": "--resume RUN",
+    **dict.fromkeys(
+        ("--gpus", "--num-gpus", "--n-gpus", "--nproc-per-node"),
+        "one run for each GPU, as in CUDA_VISIBLE_DEVICES=1 moot train --seed 1 --run seed-1, or a server that has "
+        "several: --engine tinker --base-url URL",
+    ),
 }
 """What is asked for here in other words."""
 

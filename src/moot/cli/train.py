@@ -13,7 +13,7 @@ import tyro
 
 from moot.cli.console import Terminal
 from moot.cli.ending import Ended, complain, interruptible, kept
-from moot.cli.loggers import Loggers, check_names
+from moot.cli.loggers import Loggers, check_names, log_in
 from moot.cli.registry import TASK_NAMES, OtherProtocol, describe, option_names
 from moot.debate.prompts import temperature as seat_temperature
 from moot.debate.protocols import PRESETS as PROTOCOLS
@@ -28,7 +28,7 @@ from moot.settings.file import RunFile, read_run_file, with_settings
 from moot.settings.presets import PRESETS, find_preset
 from moot.settings.saved import config_of
 from moot.settings.train import DebateConfig, TrainConfig
-from moot.training.parts import fitting
+from moot.training.parts import find_parts, fitting
 from moot.training.setup import check_folder, check_named
 from moot.training.state import Setup
 from moot.training.together import carry_out_together, prepare_together
@@ -146,6 +146,7 @@ def _train_all(asked: list[Train]) -> int:
     for train in asked:
         say_trusted(train.trust_run, train.resume or train.config_file, trained_names(train.config))
         for run in train._by_seed():
+            find_parts(run.config, users=False)  # a misspelled one is no other setting of a run that is there
             config, run_path = run._settings(console)
             if run_path in (path for _, path in plan):
                 raise ConfigError(f"two of the runs are in {run_path}; name a --run after each --")
@@ -156,6 +157,7 @@ def _train_all(asked: list[Train]) -> int:
                 status = max(status, ended)
     if not plan:
         return status
+    log_in(asked[0].log)
     for warning in dict.fromkeys(judge_warning(c.protocol.scoring, c.debate.num_agents) for c, _ in plan):
         if warning:
             console.note(warning)

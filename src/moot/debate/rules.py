@@ -140,7 +140,8 @@ class Rules:
     def check_training(self, scoring: Scoring, num_agents: int, judge: str) -> None:
         """Refuses what cannot be trained with; `judge` is the one without a seat, if any."""
         if num_agents < 3:
-            raise ConfigError(f"num_agents must be at least 3 to train, got {num_agents}: with fewer nobody can vote")
+            alone = "nobody can vote" if scoring.rule.from_votes else f"the reward {scoring.reward} compares too few"
+            raise ConfigError(f"num_agents must be at least 3 to train, got {num_agents}: with fewer {alone}")
 
     # What agents are told, where it is not what everybody is told; empty for that
 

@@ -130,21 +130,29 @@ def report_folder(folder: Path, settings: Mapping[str, Any]) -> Path:
     return beside
 
 
-def before_training(report: Report, folder: Path) -> str | None:
-    """The evaluation beside the one in `folder` that this is to be compared with: of the model before training, with
-    the same settings and on the same questions. None where there is none."""
-    own = [{question for shares in row.by_question.values() for question in shares} for row in report.rows]
+def before_and_after(report: Report, folder: Path) -> tuple[str, str] | None:
+    """The evaluation in `folder` and the one beside it that it is to be compared with: of the model before training
+    and of what was trained, whichever of the two was made last. Their folders, that of the start first; None where
+    there is no other with the same settings, a mode of this one and its questions."""
     fitting = []
-    for file in folder.parent.glob("*/report.json") if report.step else ():
+    for file in folder.parent.glob("*/report.json"):
         try:
             other = Report.read(file)
         except ConfigError:
             continue  # a damaged one is nobody's start
         changed = _changed(other.settings, report.settings).keys() - {"policy", "step"}
-        asked = {question for row in other.rows for shares in row.by_question.values() for question in shares}
-        if not other.step and changed <= _SAMPLED_MORE and any(asked & questions for questions in own):
+        if bool(other.step) != bool(report.step) and changed <= _SAMPLED_MORE and _in_common(other, report):
             fitting.append((len(changed), -file.stat().st_mtime, file.parent.name))
-    return min(fitting)[2] if fitting else None
+    if not fitting:
+        return None
+    found = min(fitting)[2]
+    return (found, folder.name) if report.step else (folder.name, found)
+
+
+def _in_common(one: Report, other: Report) -> bool:
+    """Whether both asked a question in one way."""
+    asked = {row.name: row.by_question.get("accuracy", {}).keys() for row in one.rows}
+    return any(asked[row.name] & row.by_question.get("accuracy", {}).keys() for row in other.rows if row.name in asked)
 
 
 _SAMPLED_MORE = {"questions", "modes", "k"}

@@ -220,7 +220,8 @@ def check_model(model: ModelConfig) -> None:
         run = path if Run.exists(path) else "RUN"
         merged = f"moot export {run} --merged, then --model {run}/export/merged"
         told = f"model {name} is the folder of {what}, not of a model"
-        raise ConfigError(f"{told}; join its weights with the model's first: {merged}")
+        on = f"train on from it with moot train --from {name}, or join its weights with the model's first"
+        raise ConfigError(f"{told}; {on}: {merged}")
     if model.kind.server:
         return  # a path there is none here
     if path.is_dir():

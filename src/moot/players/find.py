@@ -204,10 +204,20 @@ def check_outsiders(config: TrainConfig) -> None:
     written."""
     named = [("judge", config.recipe.judge)]
     for setting, name in named:
+        check_player(name, setting)
         if is_endpoint(name):
             named_endpoint(name, _key(), setting)
         elif run := split_name(name):
             _ = judge_state(Run.open(run[0])) if run[1] == JUDGE else find_trained(name, setting)
+
+
+def check_player(name: str, setting: str) -> None:
+    """Refuses what is written as a run's or a server's and names neither: it would pass for a model's own name."""
+    if "@" in name and not (is_endpoint(name) or split_name(name) or Path(name).exists()):
+        raise ConfigError(
+            f"{setting} {name!r}: before the @ stands no run, and behind it no address; name RUN@STEP, RUN@best, "
+            "RUN@judge or MODEL@URL, or base without an @"
+        )
 
 
 def check_reachable(names: Iterable[str], what: str) -> None:
@@ -238,6 +248,7 @@ async def outsider(
     With `sharing`, a run of the same model is loaded into the own engine: samplers are frozen copies of the adapter.
     Not in training, which would continue from what was loaded.
     """
+    check_player(name, setting)
     if name == "base":
         player, identity, _ = await _loaded(own, config.model.model, None, None, note)
         return replace(player, learns=False), identity

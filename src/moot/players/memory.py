@@ -7,8 +7,8 @@ word, and continues where it was.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from moot.engine.protocol import Ints, Sample, Sampler, SamplingParams
+from moot.errors import EngineError
 from moot.players.chat.chat import Chat, ChatRequest, Retried
 from moot.players.chat.endpoint import Endpoint
 from moot.players.chat.reading import MOST_TOKENS, Heard, Reply
@@ -30,6 +31,7 @@ class Replies(Appended):
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         self._records: dict[str, Record] = {}
+        self._asking, self._used = True, set[str]()
         for _, record, ended in json_lines(path):
             with suppress(
                 KeyError, TypeError, ValueError, AttributeError
@@ -44,9 +46,21 @@ class Replies(Appended):
         """The reply to `asked`, which is all that the reply depends on: the one that is here, or that of `ask`."""
         key = digest(asked)
         if (known := self._records.get(key)) is None:
+            if not self._asking:
+                raise EngineError("this was never asked")
             known = self._records[key] = await ask()
             self.add({"asked": key, "reply": known})
+        self._used.add(key)
         return known
+
+    @contextmanager
+    def asking_nobody(self) -> Iterator[set[str]]:
+        """What is not here is an EngineError meanwhile. Gives what is used of the file."""
+        self._asking, self._used = False, set()
+        try:
+            yield self._used
+        finally:
+            self._asking = True
 
 
 def _is_reply(record: Any) -> bool:

@@ -49,10 +49,9 @@ def load(name: str, seed: int = 0, held_out: int = 64) -> Task:
     raise ConfigError(f"task must be one of {names}, got {name!r}{near(spec.name, TASKS)}")
 
 
-def check_name(name: str) -> None:
-    """Refuses a name that `load` would refuse, without asking the hub for a set."""
-    if Spec.read(name).name not in TASKS:
-        load(name)
+def check_name(name: str, seed: int = 0, held_out: int = 64) -> Task | None:
+    """Refuses a name that `load` would refuse, without asking the hub for a set; any other task is loaded."""
+    return None if Spec.read(name).name in TASKS else load(name, seed, held_out)
 
 
 def load_trained(names: Sequence[str], measured: Task, seed: int = 0, held_out: int = 64) -> list[Task]:

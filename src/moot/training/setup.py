@@ -76,9 +76,11 @@ def check_named(config: TrainConfig, path: Path, run_code: bool = True) -> None:
     A task in Python is loaded to be checked, unless `run_code` forbids it.
     """
     check_model(config.model)
-    for name in (config.debate.task, *trained_tasks(config)):
-        if run_code or not is_code(name):
-            check_name(name)
+    trained, seed, held_out = trained_tasks(config), config.seed, config.eval_questions
+    for name in dict.fromkeys((config.debate.task, *trained)):
+        task = check_name(name, seed, held_out) if run_code or not is_code(name) else None
+        if task is not None and name == trained[0] and not run_code:
+            check_warm_start(config, task)  # `prepare` does so with every task
     if config.start and not Run.exists(path):
         find_start(config)
 

@@ -172,13 +172,52 @@ def test_a_checker_with_worked_solutions_can_be_taught_by_right_ones_alone(
         (("--run", "/proc/x"), "run /proc/x: no folder can be made in /proc"),
         (("--task", "mine.jsonl"), "name yours, as in mine.jsonl:question=q,answer=a"),
         (("--config", "mine.yaml"), "there is no setting 'log'; name it on the command line, --log"),
+        (("--gpus", "2"), "use one run for each GPU, as in CUDA_VISIBLE_DEVICES=1 moot train"),
+        (("--engine", "local", "--model", "adapter"), "train on from it with moot train --from adapter, or join"),
+        (("--judge", "base@"), "judge 'base@': before the @ stands no run, and behind it no address"),
+        (("--num-agents", "2"), "num_agents must be at least 3 to train, got 2: with fewer nobody can vote"),
+        (("--num-agents", "2", "--reward", "majority"), "with fewer the reward majority compares too few"),
     ],
 )
 def test_the_fix_is_named(typed: tuple[str, ...], answer: str, capsys: pytest.CaptureFixture[str]) -> None:
     Path("mine.jsonl").write_text('{"q": "1 + 1?", "a": "2"}\n' * 6)
     Path("mine.yaml").write_text("log: [wandb]\n")
+    Path("adapter").mkdir()
+    Path("adapter/adapter_config.json").write_text("{}")
     status, error = said(capsys, *SHORT, *typed)
     assert status == 2 and answer in error and not Path("runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("typed", "answer"),
+    [
+        (("ask", "--file", "q.jsonl"), "this asks one question; for a file, moot label FILE"),
+        (("label", "q.jsonl", "--n", "3"), "there is no option --n; use --k for the answers per question"),
+        (("label", "a.jsonl", "b.jsonl"), "one file at a time, got a.jsonl and b.jsonl"),
+    ],
+)
+def test_what_is_meant_is_named_though_no_option_is_spelled_like_it(
+    typed: tuple[str, ...], answer: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, error = said(capsys, *typed)
+    assert status == 2 and answer in error and error.count("\n") == 1
+
+
+def test_a_misspelled_part_is_named_where_a_run_is_there_already(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*SHORT, "--run", "there"]) == 0
+    capsys.readouterr()
+    status, error = said(capsys, *SHORT, "--run", "there", "--with", "past_selfs")
+    assert status == 2 and "got 'past_selfs'; did you mean past_selves?" in error
+
+
+def test_a_dry_run_says_of_too_few_questions_for_the_warm_start_what_the_run_would(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    rows = [{"question": f"{n}?", "answer": str(n), "solution": f"It is {n}."} for n in range(6)]
+    Path("mine.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    asked = [*SHORT, "--task", "mine.jsonl", "--with", "warm_start:wrong=none", "--warm-questions", "500", "--dry-run"]
+    assert main(asked) == 0
+    assert caplog.text.count("warm_questions is 500, and task mine has 5 questions") == 1
 
 
 def test_the_fix_that_is_named_works() -> None:

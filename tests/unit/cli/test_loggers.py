@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from moot.cli.loggers import COLUMNS, DEBATES, Loggers, check_names, held_out_turns
+from moot.cli import main
+from moot.cli.loggers import COLUMNS, DEBATES, Loggers, check_names, held_out_turns, log_in
 from moot.errors import ConfigError
 from moot.training.loop import train
 from unit.training.test_train import CONFIG, make_setup
@@ -108,6 +109,30 @@ def test_without_a_key_wandb_says_what_to_do(tmp_path: Path, wandb: FakeWandb, m
     monkeypatch.setattr(wandb, "init", refuse)
     with pytest.raises(ConfigError, match=r"log wandb: No API key configured; run wandb login.*WANDB_MODE=offline"):
         Loggers(["wandb"], tmp_path)
+
+
+def test_without_a_key_nothing_is_loaded_and_no_folder_made_and_the_fix_stands_there_once(
+    wandb: FakeWandb, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Its own words name `wandb login`. Offline, and in a dry run, no key is asked for."""
+
+    def refuse() -> None:
+        raise FakeWandb.Error("No API key configured. Use `wandb login` to log in.")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("WANDB_MODE", raising=False)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name, *_: name)
+    monkeypatch.setattr(wandb, "login", refuse, raising=False)
+    given = ["train", "--engine", "scripted", "--log", "wandb", "--run", "run"]
+    assert main(given) == 2
+    told = "log wandb: No API key configured. Use `wandb login` to log in; or set WANDB_MODE=offline"
+    assert capsys.readouterr().err == f"moot: {told}\n" and not (tmp_path / "run").exists()
+    assert main([*given, "--dry-run"]) == 0
+    with monkeypatch.context() as offline:
+        offline.setenv("WANDB_MODE", "offline")
+        log_in(["wandb:project=mine"])
+    with pytest.raises(ConfigError, match="No API key"):
+        log_in(["trackio", "wandb:project=mine"])
 
 
 def test_an_evaluation_brings_a_few_debates_as_a_table(tmp_path: Path, wandb: FakeWandb) -> None:

@@ -111,7 +111,44 @@ def test_a_log_gets_a_sign_of_life_while_nothing_ends(
             time.sleep(0.01)
             said += capsys.readouterr().out
     first, *_ = [text for text in said.splitlines() if "1 of" in text]
-    assert first.startswith("step  0/12  evaluating  1 of ") and "debates  [0:00:" in first
+    assert first.startswith("step  0/12  evaluating  1 of ") and "debates  [0:00:" in first and "left" not in first
+
+
+def test_a_log_is_never_silent_for_more_than_half_a_minute_and_says_how_much_is_left(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a clock of the test's own. Half of step 1 of 12 took 60 seconds, so 23 more minutes are left a minute later, and
+    more while the other half goes on; after the whole step at 120 seconds 22."""
+    now = [0.0]
+    monkeypatch.setattr("moot.cli.progress.time.monotonic", lambda: now[0])
+    progress = RunProgress(console := Terminal(), Bars(console), Loggers(), config := PRESETS["demo"])
+    progress._bars._bars.get_time = lambda: now[0]
+    for task in progress._bars._bars.tasks:
+        task._get_time = progress._bars._bars.get_time
+
+    class Over:
+        def wait(self, seconds: float) -> bool:
+            now[0] += seconds
+            if now[0] == 60:
+                for _ in range(config.optim.batch_size):
+                    progress.debate_finished(PlayedDebate(debate(v2(), [["", "", ""]])))
+            return now[0] > 120
+
+    monkeypatch.setattr(progress, "_over", Over())
+    progress.began(1, 12, "self_play")
+    progress._beat()
+    batch = config.optim.batch_size
+    told = [text.partition("self-play")[2].strip() for text in capsys.readouterr().out.splitlines()]
+    assert told == [
+        f"0 of {batch} debates  [0:00:10]",
+        f"0 of {batch} debates  [0:00:30]",
+        f"{batch} of {batch} debates  [0:01:00, about 0:23:00 left]",
+        f"{batch} of {batch} debates  [0:01:30, about 0:34:30 left]",
+        f"{batch} of {batch} debates  [0:02:00, about 0:46:00 left]",
+    ]
+    now[0] = 120
+    progress.row({**ROW, "step": 1})
+    assert capsys.readouterr().out.endswith("  [0:02:00, about 0:22:00 left]\n")
 
 
 def test_an_alarm_is_explained_when_it_begins_to_ring_and_each_step_is_one_line(

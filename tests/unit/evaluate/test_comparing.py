@@ -11,7 +11,7 @@ from moot.cli import main
 from moot.errors import ConfigError
 from moot.evaluate.compare_runs import PANELS, compared, curve, ends, entries, groups, open_runs, picture, saved_report
 from moot.evaluate.counting import QuestionCounts
-from moot.evaluate.report import Report, before_training, make_row
+from moot.evaluate.report import Report, before_and_after, make_row
 from moot.evaluate.table import latex, markdown
 from moot.runs import Run
 from moot.runs.run import tokens_spent
@@ -92,25 +92,30 @@ def test_a_run_at_two_moments_is_paired_with_itself(tmp_path: Path) -> None:
     assert gap["p"] == pytest.approx(0.5)
 
 
-def test_the_start_is_the_evaluation_of_step_0_with_the_same_settings_on_the_same_questions(tmp_path: Path) -> None:
-    """Beside it stand one of other questions, one at another temperature, and one that nobody can read."""
+def test_before_and_after_have_the_same_settings_questions_and_mode_whichever_was_made_last(tmp_path: Path) -> None:
+    """Beside them stand one of other questions, one at another temperature, one of another mode, and one that nobody can
+    read."""
 
-    def report(name: str, step: int, first: int, temperature: float = 1.0, questions: int = 2) -> Report:
+    def report(
+        name: str, step: int, first: int, temperature: float = 1.0, questions: int = 2, mode: str = "direct"
+    ) -> Report:
         counted = {str(first + i): QuestionCounts({"avg@k": (1.0, 1.0)}) for i in range(questions)}
         settings = {"task": "sums", "step": step, "temperature": temperature, "questions": questions}
-        made = Report(settings, [make_row("direct", 1, "avg@k", counted, 0, None, 0)], {})
+        made = Report(settings, [make_row(mode, 1, "avg@k", counted, 0, None, 0)], {})
         made.save(tmp_path / name / "report.json")
         return made
 
     report("sums-step0", 0, first=10)
     report("cold", 0, first=0, temperature=0.0)
+    report("debated", 0, first=0, mode="debate")
     (tmp_path / "damaged").mkdir()
     (tmp_path / "damaged/report.json").write_text("{")
     trained = report("sums-step4", 4, first=0)
-    assert before_training(trained, tmp_path / "sums-step4") is None
+    assert before_and_after(trained, tmp_path / "sums-step4") is None
     start = report("sums-step0,questions=3", 0, first=0, questions=3)
-    assert before_training(trained, tmp_path / "sums-step4") == "sums-step0,questions=3"
-    assert before_training(start, tmp_path / "sums-step0,questions=3") is None
+    both = ("sums-step0,questions=3", "sums-step4")
+    assert before_and_after(trained, tmp_path / "sums-step4") == both
+    assert before_and_after(start, tmp_path / "sums-step0,questions=3") == both
 
 
 def test_evaluations_without_a_question_in_common_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
