@@ -336,5 +336,10 @@ class ScriptedEngine:
             raise EngineError("this engine is closed; make another")
 
 
+def create(model: object, seed: int) -> ScriptedEngine:
+    """The engine as commands use it. A script does not ask what the model is."""
+    return ScriptedEngine(seed=seed)
+
+
 async def _done(value: T) -> T:
     return value

@@ -14,6 +14,7 @@ from typing import Any
 from moot.engine.protocol import Sampler
 from moot.errors import ConfigError
 from moot.players.checkpoints import Note, check_model, check_rank, split_name
+from moot.players.create import check_trains
 from moot.players.find import Busy, Engines, MakeEngine, check_outsiders, check_reachable, outsider
 from moot.players.start import find_start
 from moot.players.untrusted import is_code
@@ -72,6 +73,7 @@ def check_named(config: TrainConfig, path: Path, run_code: bool = True) -> None:
 
     A task in Python is loaded to be checked, unless `run_code` forbids it.
     """
+    check_trains(config.model)
     check_model(config.model)
     for name in (config.debate.task, *trained_tasks(config)):
         if run_code or not is_code(name):
