@@ -42,13 +42,13 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         settings = getattr(item, "callspec", None)
-        if settings is None or settings.params.get("make_engine") != "remote":
-            continue
-        item.add_marker(pytest.mark.slow)
-        item.add_marker(pytest.mark.timeout(1800))
-        name = getattr(item, "originalname", item.name)
-        if name in KNOWN and settings.params.get("options") != {"temperature": 1.0}:
-            item.add_marker(pytest.mark.xfail(reason=KNOWN[name], strict=True))
+        engine = None if settings is None else settings.params.get("make_engine")
+        if engine == "remote":
+            item.add_marker(pytest.mark.slow)
+            item.add_marker(pytest.mark.timeout(1800))
+        reason = KNOWN.get(engine, {}).get(getattr(item, "originalname", item.name))
+        if reason and settings.params.get("options") != {"temperature": 1.0}:
+            item.add_marker(pytest.mark.xfail(reason=reason, strict=True))
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""The five ways from rewards to advantages, worked by hand over small batches."""
+"""The ways from rewards to advantages, worked by hand over small batches."""
 
 from __future__ import annotations
 

@@ -15,29 +15,34 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, replace
 from html.parser import HTMLParser
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 from types import ModuleType
+from typing import Literal, get_args, get_origin, get_type_hints
 from urllib.parse import unquote, urlsplit
 
 import markdown
 import pytest
 
 import moot
+from moot.cli.export import Export
 from moot.cli.main import COMMANDS, main, understood
 from moot.debate.protocols import PRESETS as PROTOCOLS
 from moot.debate.rewards import REWARDS
 from moot.debate.rules import Rules
 from moot.debate.scoring import Scoring
+from moot.engine.kinds import KINDS as ENGINES
 from moot.evaluate.preflight import CHECKS, CONTRACT, LENGTH
 from moot.rl.advantages import ESTIMATORS
 from moot.rl.alarms import ALARMS
 from moot.rl.trust_help import PANEL
-from moot.settings.presets import ABOUT
-from moot.settings.train import RecipeConfig
+from moot.settings.presets import ABOUT, find_preset
+from moot.settings.train import ModelConfig, RecipeConfig
+from moot.tasks import TASKS
+from moot.tools.export.kinds import KINDS as EXPORTS
 from moot.tools.transcripts import as_json, score
 from moot.training.part import Part
 from moot.training.parts import part_classes
@@ -342,6 +347,47 @@ def test_the_protocols_page_has_every_choice_and_the_presets_values() -> None:
             value = {**vars(protocol.rules), **vars(protocol.scoring)}[name]
             if not isinstance(value, tuple) and cell != "–" and not name.startswith("lambda"):
                 assert cell.strip("`") == (str(value).lower() if isinstance(value, bool) else str(value)), name
+
+
+def test_the_protocols_page_names_every_value_and_every_preset() -> None:
+    text, table = (DOCS / "protocols.md").read_text(encoding="utf-8"), rows("protocols.md")
+    assert [name for name in PROTOCOLS if f"`{name}`" not in text and f"--protocol {name}`" not in text] == []
+    hints = get_type_hints(Rules) | get_type_hints(Scoring)
+    values = {name: get_args(hints[name]) for name in table if get_origin(hints[name]) is Literal}
+    assert (
+        len(values) > 6
+        and [
+            f"{name}: {value}" for name in values for value in values[name] if f"`{value}`" not in " ".join(table[name])
+        ]
+        == []
+    )
+
+
+def test_tasks_engines_and_kinds_of_export_each_have_a_row() -> None:
+    assert {re.split("[:.]", name)[0] for name in rows("tasks.md")} >= set(TASKS)
+    assert set(rows("engines.md")) >= {name for name, kind in ENGINES.items() if not kind.chat}
+    assert set(rows("export.md")) == {f"--{kind}" for kind in EXPORTS}
+    assert {option.name for option in fields(Export)} >= set(EXPORTS), "an option of cli/export.py for each"
+
+
+def test_every_number_of_a_step_has_words_on_the_page(tmp_path: Path) -> None:
+    glossary = (ROOT / "src/moot/page/static/glossary.js").read_text(encoding="utf-8")
+    known = [re.compile(pattern.replace("\\/", "/")) for pattern in re.findall(r"(?m)^  \[/(.*)/, \"", glossary)]
+    small = find_preset("demo")
+    config = replace(
+        small,
+        model=ModelConfig(engine="scripted"),
+        optim=replace(small.optim, batch_size=2, num_train_datapoints=2),
+        warm_questions=0,
+        eval_every=0,
+    )
+    run = moot.train(config, tmp_path / "run")
+    (row,) = (row for row in run.metrics() if row["phase"] == "self_play")
+    elsewhere = {*PANEL, *ALARMS, "step", "phase"}
+    numbers = [name for name in row if name not in elsewhere and not name.startswith(("alarm/", "time/"))]
+    assert len(known) > 50 and len(numbers) > 30
+    silent = [name for name in numbers if not any(pattern.search(name) for pattern in known)]
+    assert [name for name in silent if f'"{name}": {{' not in glossary] == []
 
 
 def test_rewards_estimators_and_presets_are_all_described() -> None:

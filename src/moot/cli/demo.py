@@ -11,6 +11,7 @@ import tyro
 
 from moot.cli.console import Bars, Terminal
 from moot.cli.ending import interruptible
+from moot.cli.registry import PeerProtocol
 from moot.cli.score import show
 from moot.debate.protocols import preset
 from moot.debate.scoring import Scoring, judge_warning
@@ -41,7 +42,7 @@ class Demo:
     """Agents in a debate."""
     max_rounds: Annotated[int, tyro.conf.arg(aliases=["--rounds"])] = 3
     """Rounds of a debate."""
-    protocol: Literal["v1", "v2", "v2_literal"] = "v2"
+    protocol: PeerProtocol = "v2"
     """The rules."""
     style: Literal["well_formed", "sloppy", "hostile", "mixed"] = "well_formed"
     """How the script speaks: as the contract asks, or with the mistakes that models make."""

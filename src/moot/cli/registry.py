@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import arg
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from moot.debate.prompt_texts import Prompts, load_prompts
+from moot.debate.protocols import PRESETS
 from moot.debate.reward import reward_names
 from moot.debate.scoring import Scoring
 from moot.tasks import TASKS
@@ -24,10 +25,14 @@ TASK_NAMES = (
 )
 describe(Scoring, "reward", f"{reward_names()}.")
 REGISTRY = ConstructorRegistry()
-ProtocolName = Literal["v1", "v2", "v2_literal", "advocates"]
-OtherProtocol = Annotated[
-    ProtocolName | None, arg(metavar=f"{{{','.join(get_args(ProtocolName))}}}", help_behavior_hint="")
-]
+PEER_PRESETS = tuple(name for name, protocol in PRESETS.items() if protocol.rules.peers_vote)
+if TYPE_CHECKING:  # a type checker cannot read the table
+    ProtocolName = str
+    PeerProtocol = str
+else:
+    ProtocolName = Literal[tuple(PRESETS)]
+    PeerProtocol = Literal[PEER_PRESETS]
+OtherProtocol = Annotated[ProtocolName | None, arg(metavar=f"{{{','.join(PRESETS)}}}", help_behavior_hint="")]
 """Where nothing is named, something else decides."""
 
 

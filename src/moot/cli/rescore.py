@@ -16,7 +16,7 @@ from rich.table import Table
 
 from moot.cli.console import Terminal, bar
 from moot.cli.ending import complain
-from moot.cli.registry import describe, option_names
+from moot.cli.registry import PEER_PRESETS, PeerProtocol, describe, option_names
 from moot.debate.protocols import preset
 from moot.debate.scoring import Scoring
 from moot.errors import ConfigError
@@ -47,8 +47,8 @@ class Rescore:
     run_dir: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(name="run", metavar="RUN")]
     """The run's folder, or a file of debates, such as moot label writes."""
     protocol: Annotated[
-        Literal["v1", "v2", "v2_literal"] | None,
-        tyro.conf.arg(metavar="{v1,v2,v2_literal}", help_behavior_hint="(default: as trained)"),
+        PeerProtocol | None,
+        tyro.conf.arg(metavar=f"{{{','.join(PEER_PRESETS)}}}", help_behavior_hint="(default: as trained)"),
     ] = None
     """Count votes as this preset does; the debates stay as they were played. Single choices below win over it."""
     scoring: Annotated[Scoring, tyro.conf.OmitArgPrefixes] = field(default_factory=_Choices)

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 import tyro
 
+from moot.cli.registry import PeerProtocol
 from moot.debate.prompt_texts import DEFAULT, Prompts
 from moot.debate.rules import Rules
 from moot.engine.kinds import KINDS, Engine
@@ -41,7 +42,7 @@ class Speakers:
     """Where a Tinker server's model has its tokenizer, if not under the model's name."""
     checkpoint: Annotated[str | None, tyro.conf.arg(metavar="RUN")] = None
     """Load what was trained: a run, or one folder under its checkpoints."""
-    protocol: Literal["v1", "v2"] = "v2"
+    protocol: PeerProtocol = "v2"
     """The rules: v1 speaks in turn until all agree, v2 all at once with blind reviews."""
     closing_ballot: bool = False
     """After the last round everybody judges once more. Otherwise nobody judges the last answers, only those before."""

@@ -21,7 +21,7 @@ FIRST = ("solution", "evaluation", "comparison")
 
 
 class Further(NamedTuple):
-    """A section that a contract adds to the first three. It is short, and spoken last."""
+    """A section that a contract adds to the first three, anywhere among them. It is short."""
 
     form: str
     """What a message in tags shows between its tags."""

@@ -7,14 +7,14 @@ layout `shared` everything up to the last answer is the same for all agents, and
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING
 
 from moot.debate import sections
 from moot.debate.labels import relabelled
-from moot.debate.parsing import BALLOT, CONTRACTS, FURTHER, parse
+from moot.debate.parsing import BALLOT, CONTRACTS, FIRST, FURTHER, parse
 from moot.debate.prompt_texts import DEFAULT, Prompts
 from moot.debate.rules import Rules, eligible, first_round_shown, shown
 from moot.debate.sections import NOTHING
@@ -96,14 +96,24 @@ def _form(prompts: Prompts, names: Sequence[str], open_ended: bool) -> str:
 def _example(rules: Rules, prompts: Prompts, open_ended: bool) -> tuple[Message, ...]:
     """The form filled in once, as an exchange about another question. Where nothing stands in tags there is no form to
     show."""
-    question = _text(prompts, "tagged.example_question", open_ended)
+    names = CONTRACTS[rules.contract]
+    question = _text(prompts, "tagged.example_question", open_ended, first=names[0])
     if rules.sections == "asked" or not question:
         return ()
     reply = _text(prompts, "tagged.example_reply", open_ended)
-    for section in CONTRACTS[rules.contract]:
-        if (example := f"tagged.example_{section}") in prompts.texts:
-            reply += f"\n{prompts.say(example)}"
-    return Message("user", question), Message("assistant", reply)
+    examples = {name: f"tagged.example_{name}" for name in names}
+    said = {name: prompts.say(example) for name, example in examples.items() if example in prompts.texts}
+    return Message("user", question), Message("assistant", _with_further(reply, names, said, "\n"))
+
+
+def _with_further(text: str, names: Sequence[str], said: Mapping[str, str], gap: str) -> str:
+    """A text about the first three sections, with what is said of further ones in the contract's order: before the tag
+    of the next of the three, or at the end."""
+    for i, name in enumerate(names):
+        if name in FURTHER and name in said:
+            tag = next((f"<{after}>" for after in names[i:] if after in FIRST), "")
+            text = text.replace(tag, f"{said[name]}{gap}{tag}", 1) if tag else f"{text}{gap}{said[name]}"
+    return text
 
 
 def _text(prompts: Prompts, name: str, open_ended: bool, **values: object) -> str:
@@ -372,11 +382,10 @@ def _instructions(debate: Debate, round: int, numbers: Sequence[int], ballot: bo
     """The end of a message in tags: what to write now. `numbers` are the others as the reader knows them."""
     prompts = debate.prompts
     case = ("alone", "one", "several")[min(2, len(numbers))]
-    empty = {"alone": ("evaluation", "comparison"), "one": ("comparison",), "several": ()}[case]
-    rest = [f"<{name}>{NOTHING}</{name}>" for name in empty]
-    further = [name for name in CONTRACTS[debate.rules.contract] if name in FURTHER]
-    rest += [f"<{name}>{FURTHER[name].form}</{name}>" for name in further]
-    listed = " and ".join(rest)
+    names = CONTRACTS[debate.rules.contract]
+    forms = {name: f"<{name}>{FURTHER[name].form if name in FURTHER else NOTHING}</{name}>" for name in names}
+    described = names.index(FIRST[min(2, len(numbers))]) + 1  # the text itself says what these are
+    listed = " and ".join(forms[name] for name in names[described:])
     text = _text(
         prompts,
         f"tagged.{'ballot_' if ballot else ''}{case}",
@@ -386,8 +395,11 @@ def _instructions(debate: Debate, round: int, numbers: Sequence[int], ballot: bo
         names=_names(numbers),
         pairs=_pairs(numbers),
         work=work,
+        first=names[0],
         rest=f"; {listed}" if listed and case == "several" else listed,
     )
+    if not ballot:
+        text = _with_further(text, names[:described], forms, "; ")
     if debate.extra_rounds and round > debate.max_rounds and not ballot:
         text = f"Round {round}. {prompts.say('tagged.extra')} {text.partition('. ')[2]}"
     return text

@@ -26,12 +26,18 @@ CUT = "the solution was cut at its token limit"
 
 
 def plan(contract: str, others: int, judge_first: bool) -> tuple[str, ...]:
-    """The sections to speak, in order, for somebody with so many others to judge. The rest of the contract is N/A."""
+    """The sections to speak, in order, for somebody with so many others to judge. The rest of the contract is N/A.
+
+    The order is the contract's. With `judge_first`, all that it has up to the solution comes after the judging.
+    """
     judging = ("evaluation", "comparison")[: min(2, others)]
     if contract == BALLOT:
         return judging or ("evaluation",)
-    spoken = (*judging, "solution") if judge_first else ("solution", *judging)
-    return (*spoken, *(name for name in CONTRACTS[contract] if name in FURTHER))
+    spoken = tuple(name for name in CONTRACTS[contract] if name in ("solution", *judging, *FURTHER))
+    if not (judge_first and judging):
+        return spoken
+    solved, judged = spoken.index("solution") + 1, spoken.index(judging[-1]) + 1
+    return spoken[solved:judged] + spoken[:solved] + spoken[judged:]
 
 
 def is_filled(turn: Turn) -> bool:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
-
-Engine = Literal["local", "tinker", "scripted", "openai"]
+from typing import TYPE_CHECKING, Any, Literal
 
 
 @dataclass(frozen=True)
 class Kind:
     """A kind of engine."""
 
+    made_by: str = ""
+    """MODULE:FUNCTION that makes it from a `ModelConfig` and a seed; empty where `players/create.py` does."""
     trains: bool = True
-    """It has weights to change; a chat server can only be asked."""
+    """It has weights to change; others can only be asked."""
+    chat: bool = False
+    """It is a chat server, spoken to in words: there are no tokens, and nothing is made."""
     server: bool = False
     """It runs elsewhere, at an address."""
     scripted: str = ""
@@ -25,9 +27,13 @@ class Kind:
 KINDS: dict[str, Kind] = {
     "local": Kind(shares_prefixes=True),
     "tinker": Kind(server=True),
-    "scripted": Kind(scripted="The scripted engine"),
-    "openai": Kind(trains=False, server=True),
+    "scripted": Kind("moot.engine.scripted:create", scripted="The scripted engine"),
+    "openai": Kind(trains=False, chat=True, server=True),
 }
+if TYPE_CHECKING:  # a type checker cannot read the table
+    Engine = str
+else:
+    Engine = Literal[tuple(KINDS)]
 
 
 def kind_named(name: Any) -> Kind:

@@ -20,7 +20,7 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
-from moot.debate.parsing import CONTRACTS, FIRST
+from moot.debate.parsing import CONTRACTS, FURTHER
 from moot.engine.protocol import (
     AdamParams,
     Capabilities,
@@ -176,11 +176,13 @@ def _pairs(scene: Scene, rng: random.Random) -> list[tuple[int, int]]:
 
 
 def _turn(scene: Scene, solution: str, evaluation: str, comparison: str, consensus: str) -> str:
-    parts = {"solution": solution, "evaluation": evaluation, "comparison": comparison, "consensus": consensus}
+    parts = {name: further.agreed if consensus.upper() == "YES" else further.open for name, further in FURTHER.items()}
+    parts |= {"solution": solution, "evaluation": evaluation, "comparison": comparison, "consensus": consensus}
     if scene.section:
-        return parts.get(scene.section, "Because.")
-    sections = dict.fromkeys((*FIRST, *CONTRACTS[scene.contract]))  # a ballot's solution is not read
-    return "\n".join(f"<{name}>{parts.get(name, 'Because.')}</{name}>" for name in sections)
+        return parts[scene.section]
+    names = CONTRACTS[scene.contract]
+    names = names if "solution" in names else ("solution", *names)  # a ballot's solution is not read
+    return "\n".join(f"<{name}>{parts[name]}</{name}>" for name in names)
 
 
 @dataclass
@@ -334,6 +336,11 @@ class ScriptedEngine:
     def _check_open(self) -> None:
         if self._closed:
             raise EngineError("this engine is closed; make another")
+
+
+def create(model: object, seed: int) -> ScriptedEngine:
+    """The engine as commands use it. A script does not ask what the model is."""
+    return ScriptedEngine(seed=seed)
 
 
 async def _done(value: T) -> T:

@@ -45,7 +45,7 @@ class Setting:
     num_agents: int = 3
     max_rounds: int = 2
     protocol: str = "v2"
-    """A preset: v1, v2 or v2_literal."""
+    """A preset, such as v1, v2 or v2_literal."""
     choices: Mapping[str, Any] = field(default_factory=dict)
     """Choices of the protocol that differ from the preset's."""
     seed: int = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pkgutil
 
 from moot.engine.memory_estimate import Place
 from moot.engine.protocol import Trainer
@@ -15,10 +16,18 @@ from moot.util.secrets import keep_secret
 
 def create_engine(model: ModelConfig, seed: int = 0) -> Trainer:
     """Loads the model, or connects to its server. ConfigError says which setting is wrong and how to mend it."""
+    if model.kind.chat:
+        raise ConfigError(f"engine {model.engine} is a chat server, which has no tokens to give; use --engine local")
+    own = {"local": _local, "tinker": _remote}
+    engine: Trainer = (own.get(model.engine) or pkgutil.resolve_name(model.kind.made_by))(model, seed)
+    return engine
+
+
+def check_trains(model: ModelConfig) -> None:
+    """Refuses to train what can only be asked."""
     if not model.kind.trains:
         can = "it can be asked, checked and evaluated"
-        raise ConfigError(f"engine openai cannot be trained: a chat server has no weights to change; {can}")
-    return {"local": _local, "tinker": _remote, "scripted": _scripted}[model.engine](model, seed)
+        raise ConfigError(f"engine {model.engine} cannot be trained: it has no weights to change; {can}")
 
 
 def local_place(model: ModelConfig) -> Place | None:
@@ -31,12 +40,6 @@ def local_place(model: ModelConfig) -> Place | None:
         return None
     except ValueError as error:
         raise ConfigError(str(error)) from error
-
-
-def _scripted(model: ModelConfig, seed: int) -> Trainer:
-    from moot.engine.scripted import ScriptedEngine
-
-    return ScriptedEngine(style="mixed", seed=seed)
 
 
 def _local(model: ModelConfig, seed: int) -> Trainer:

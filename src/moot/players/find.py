@@ -116,7 +116,7 @@ class Players:
         self.config, self.run, self._note, self._busy = config, run, note, busy
         self._opened: list[Any] = []
         own = config.model
-        self._own = self._make(config) if own.kind.trains else self._chat(own_endpoint(own.base_url, own.model))
+        self._own = self._chat(own_endpoint(own.base_url, own.model)) if own.kind.chat else self._make(config)
         self.policy: Player | TextPlayer
         self.identity = ""
         self.step = 0

@@ -120,7 +120,7 @@ class _Chats:
 
 @dataclass(frozen=True, eq=False)
 class _LoadedModel:
-    """An engine that trains, used for what it can say."""
+    """An engine that speaks in tokens, used for what it can say."""
 
     engine: Trainer
     sampler: Sampler
@@ -134,8 +134,9 @@ class _LoadedModel:
 
         context = self.engine.capabilities.context_length
         # A server would have to read the whole prompt again for each piece, and would charge for it.
-        # Of many questions nobody watches one being answered.
-        piece = PIECE if not self.config.model.kind.server and replies is None else 0
+        # A script would begin anew with each piece. Of many questions nobody watches one being answered.
+        kind = self.config.model.kind
+        piece = PIECE if not (kind.server or kind.scripted) and replies is None else 0
         asked = self.sampler if replies is None else RememberedSampler(self.sampler, self.identity, replies)
 
         def speaker(question: str, agent: int, listener: Listener) -> CountedSpeaker:
@@ -219,7 +220,7 @@ async def take_seats(
     notes: tuple[str, ...] = ()
     loaded: _LoadedModel | None = None
     rest = [agent for agent in range(agents) if agent not in others]
-    if rest and not KINDS[common.engine].trains:
+    if rest and KINDS[common.engine].chat:
         where = own_endpoint(common.base_url, common.model)
         castings |= dict.fromkeys(rest, chats.casting(where, settings))
         names |= dict.fromkeys(rest, where.model)
@@ -230,7 +231,7 @@ async def take_seats(
         names |= dict.fromkeys(rest, loaded.config.model.called)
 
     async def judge(name: str) -> tuple[Guest, str]:
-        if is_endpoint(name) or not KINDS[common.engine].trains:
+        if is_endpoint(name) or KINDS[common.engine].chat:
             where = judging_endpoint(name, common)
             # What a judge says is kept as verdicts.
             chat = Chat(where, patience)
@@ -254,7 +255,7 @@ async def take_seats(
 def judging_endpoint(name: str, common: CommonModel) -> Endpoint:
     """Of a judge at a chat server: MODEL@URL, or with engine openai base or another model at the same place. The key of
     OPENAI_API_KEY goes to one place alone; a judge elsewhere has its own, OPENAI_API_KEY_JUDGE."""
-    own = None if KINDS[common.engine].trains else own_endpoint(common.base_url, common.model)
+    own = own_endpoint(common.base_url, common.model) if KINDS[common.engine].chat else None
     if own is not None and not is_endpoint(name):
         return own if name == "base" else replace(own, model=name)
     named = named_endpoint(name, None, "judge")

@@ -17,6 +17,7 @@ from typing import Any
 from moot.engine.protocol import Sampler
 from moot.errors import ConfigError
 from moot.players.checkpoints import check_model, check_rank, split_name
+from moot.players.create import check_trains
 from moot.players.find import Busy, Engines, MakeEngine, check_outsiders, check_reachable, outsider
 from moot.players.start import find_start
 from moot.players.untrusted import is_code
@@ -75,6 +76,7 @@ def check_named(config: TrainConfig, path: Path, run_code: bool = True) -> None:
 
     A task in Python is loaded to be checked, unless `run_code` forbids it.
     """
+    check_trains(config.model)
     check_model(config.model)
     trained, seed, held_out = trained_tasks(config), config.seed, config.eval_questions
     for name in dict.fromkeys((config.debate.task, *trained)):

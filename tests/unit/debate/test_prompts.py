@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moot.debate.parsing import CONTRACTS
+from moot.debate.parsing import CONTRACTS, FURTHER
 from moot.debate.prompt_texts import DEFAULT, Prompts, default_file, load_prompts, toml_of
 from moot.debate.prompts import PERSONAS, system_text
 from moot.debate.protocols import Protocol
@@ -93,6 +93,13 @@ def test_the_contract_is_stated_and_self_comparison_forbidden(protocol: Protocol
     assert "Agent A" not in said, "a small model takes a letter for a name"
     assert f"Compare the other agents only: a line that names Agent {agent} is thrown away." in said
     assert "Evaluate first, then compare." in said, "reason before judging"
+
+
+def test_every_further_section_has_its_texts() -> None:
+    wanted = {f"{table}.{name}" for name in FURTHER for table in ("asked", "tagged")}
+    assert wanted <= set(DEFAULT.texts)
+    examples = "".join(text for name, text in DEFAULT.texts.items() if name.startswith("tagged.example_"))
+    assert [name for name in FURTHER if f"<{name}>" not in examples] == []
 
 
 def test_the_ground_truth_is_never_shown() -> None:

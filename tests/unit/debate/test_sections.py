@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from moot.debate.parsing import BALLOT, CONTRACTS
+from moot.debate.parsing import BALLOT, CONTRACTS, _tags
 from moot.debate.play import hear, play
 from moot.debate.rewards import ballots
 from moot.debate.rules import Rules
@@ -97,6 +98,73 @@ def test_an_outside_judge_gives_the_same_ballot_in_every_way() -> None:
     heard = [asyncio.run(hear(played(way, rounds=1), judge, judge)) for way in WAYS]
     assert [[turn.fields for turn in debate.jury] for debate in heard] == [[turn.fields for turn in heard[0].jury]] * 3
     assert [vote.author for vote in ballots(heard[2], Scoring()).outside] == [3, 3, 4, 4]
+
+
+# A further section may stand anywhere
+
+ORDERS = [
+    "solution evaluation consensus comparison consensus_reason",
+    "solution consensus evaluation consensus_reason comparison",
+    "consensus_reason solution evaluation comparison consensus",
+]
+
+
+@pytest.fixture(params=ORDERS)
+def order(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, ...]]:
+    """The contract of five sections, in another order."""
+    with monkeypatch.context() as changed:
+        changed.setitem(CONTRACTS, "five_tag", tuple(request.param.split()))
+        _tags.cache_clear()
+        yield CONTRACTS["five_tag"]
+    _tags.cache_clear()
+
+
+@pytest.mark.parametrize("layout", ["growing", "rebuilt"])
+def test_a_section_anywhere_gives_the_same_in_all_three_ways(order: tuple[str, ...], layout: str) -> None:
+    sampled, given_, asked = (played(way, contract="five_tag", layout=layout) for way in WAYS)
+    assert [turn.failed for turn in sampled.turns] == [False] * 9
+    assert [[*turn.fields] for turn in sampled.turns if turn.fields is not None] == [[*order]] * 9
+    assert fields(given_) == fields(asked) == fields(sampled)
+
+
+@pytest.mark.parametrize("others", [0, 1, 2, 3])
+def test_sections_are_spoken_in_the_order_of_the_contract(order: tuple[str, ...], others: int) -> None:
+    spoken = plan("five_tag", others, judge_first=False)
+    assert list(spoken) == [name for name in order if name in spoken]
+    assert sorted(plan("five_tag", others, judge_first=True)) == sorted(spoken)
+
+
+def test_what_stands_up_to_the_solution_is_asked_after_the_judging(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(CONTRACTS, "five_tag", tuple(ORDERS[0].split()))
+    assert plan("five_tag", 2, True) == ("evaluation", "consensus", "comparison", "solution", "consensus_reason")
+    assert plan("five_tag", 1, True) == ("evaluation", "solution", "consensus", "consensus_reason")
+    monkeypatch.setitem(CONTRACTS, "five_tag", tuple(ORDERS[2].split()))
+    assert plan("five_tag", 2, True) == ("evaluation", "comparison", "consensus_reason", "solution", "consensus")
+    assert plan("five_tag", 0, True) == ("consensus_reason", "solution", "consensus")
+
+
+@pytest.mark.parametrize("layout", ["growing", "rebuilt"])
+@pytest.mark.parametrize("num_agents", [2, 4])
+def test_form_example_and_request_follow_the_contract(order: tuple[str, ...], layout: str, num_agents: int) -> None:
+    rules = Rules(contract="five_tag", layout=layout)  # type: ignore[arg-type]
+    state = Debate(QUESTION, num_agents, 2, rules)
+    for _ in range(2):
+        messages = [message.content for message in state.observe(0).conversation()]
+        system, now = messages[0], messages[-1]
+        assert opened_in(system)[:5] == list(order)
+        assert opened_in(now.partition("Write now:")[2]) == [*order, order[0]], now
+        example = system[system.index("Agent 98") :] if layout == "rebuilt" else "\n".join(messages[1:3])
+        first, *filled = opened_in(example.partition("Begin with")[2])
+        assert first == order[0]
+        # One text fills in both further sections; it stands where the consensus does.
+        filled.remove("consensus_reason")
+        assert filled == [name for name in order if name != "consensus_reason"]
+        state = state.advance({agent: spoken(state.observe(agent)) for agent in state.next_speakers})
+
+
+def opened_in(text: str) -> list[str]:
+    """The sections that a text opens, in its order."""
+    return [name for name in re.findall(r"<(\w+)>", text) if name in CONTRACTS["five_tag"]]
 
 
 plain = st.text(st.characters(codec="utf-8"), max_size=40).filter(lambda text: "<" not in text and text.strip())

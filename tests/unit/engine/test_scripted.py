@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import moot
-from moot.debate.parsing import parse
+from moot.debate.parsing import CONTRACTS, FURTHER, Further, parse
 from moot.debate.prompt_texts import DEFAULT
 from moot.debate.protocols import PRESETS, Protocol
 from moot.debate.state import Debate
@@ -277,3 +277,13 @@ def test_training_is_counted_and_changes_nothing() -> None:
 def test_an_unknown_loss_is_refused() -> None:
     with pytest.raises(ValueError, match="importance_sampling"):
         ScriptedEngine().forward([], "squared")
+
+
+def test_it_speaks_every_section_where_the_contract_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one that it has never heard of: what the contract's table says of it."""
+    monkeypatch.setitem(FURTHER, "confidence", Further("0 to 10", "9", "5"))
+    monkeypatch.setitem(CONTRACTS, "confident", ("solution", "evaluation", "confidence", "comparison"))
+    said = sample(ScriptedEngine(style="well_formed"), prompt(), scene=Scene(contract="confident"))
+    fields = parse(words(said), "confident").fields  # type: ignore[union-attr]
+    assert list(fields) == ["solution", "evaluation", "confidence", "comparison"] and fields["confidence"] in "59"
+    assert words(sample(ScriptedEngine(style="well_formed"), prompt(), scene=Scene(section="confidence"))) in "59"

@@ -8,13 +8,16 @@ from pathlib import Path
 import pytest
 
 from moot.cli import main
+from moot.engine.kinds import KINDS, Kind
 from moot.engine.protocol import Trainer
 from moot.errors import ConfigError, EngineError
 from moot.players.chat.endpoint import is_endpoint, named_endpoint
 from moot.players.create import create_engine
-from moot.players.find import make_engine
+from moot.players.find import Players, make_engine
+from moot.rl.rollout import Player
 from moot.settings.model import ModelConfig
 from moot.settings.train import TrainConfig
+from moot.training.setup import prepare
 from moot.util.addresses import check_address
 from moot.util.secrets import keep_secret, redact
 
@@ -93,3 +96,32 @@ def test_an_engine_whose_chat_format_is_unknown_is_not_left_open(monkeypatch: py
     with pytest.raises(ConfigError, match="no such format"):
         make_engine(TrainConfig(model=ModelConfig(engine="scripted")))
     assert len(shut) == 1
+
+
+@pytest.fixture
+def echo(monkeypatch: pytest.MonkeyPatch) -> ModelConfig:
+    """An engine of one line in the table, which cannot be trained and is no chat server."""
+    kind = Kind("moot.engine.scripted:create", trains=False, scripted="The echo engine")
+    monkeypatch.setitem(KINDS, "echo", kind)
+    return ModelConfig(engine="echo")
+
+
+def test_an_engine_that_cannot_be_trained_is_asked_in_tokens(echo: ModelConfig) -> None:
+    async def policy() -> object:
+        players = Players(TrainConfig(model=echo), None)
+        await players.load(None)
+        await players.close()
+        return players.policy
+
+    assert isinstance(asyncio.run(policy()), Player)
+
+
+def test_an_engine_that_cannot_be_trained_says_so_before_there_is_a_folder(echo: ModelConfig, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="engine echo cannot be trained: it has no weights to change"):
+        prepare(TrainConfig(model=echo), tmp_path / "run")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_chat_server_gives_no_tokens() -> None:
+    with pytest.raises(ConfigError, match="engine openai is a chat server, which has no tokens to give"):
+        create_engine(ModelConfig(engine="openai"))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from contextlib import AsyncExitStack
 
 import pytest
 
+from moot.cli.main import main
 from moot.debate.protocols import V2
 from moot.engine.scripted import ScriptedEngine
 from moot.players import seats
@@ -40,3 +42,9 @@ def test_the_judge_base_is_the_model_before_training_whatever_checkpoint_speaks(
     guest, identity = asyncio.run(judge())
     assert isinstance(guest, Player) and guest.sampler is untrained and not guest.learns
     assert "RUN" not in identity
+
+
+def test_a_script_is_heard_whole_and_does_not_begin_anew(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ask", "--engine", "scripted", "--seed", "3", "--rounds", "1", "--json", "What is 3 + 4?"]) == 0
+    texts = [turn["text"] for turn in json.loads(capsys.readouterr().out)["turns"]]
+    assert {text.count("Adding the parts") for text in texts if "Adding" in text} == {1}

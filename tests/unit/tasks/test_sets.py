@@ -318,9 +318,7 @@ def test_without_the_package_datasets(monkeypatch: pytest.MonkeyPatch) -> None:
             load(name)
 
 
-def test_every_task_is_in_the_table() -> None:
-    generated, published = ["arithmetic", "countdown", "constraints"], ["gsm8k", "math", "aime24"]
-    assert list(TASKS) == [*generated, *published, "reasoning-gym", "longwriter", "humaneval", "code"]
+def test_a_row_says_where_it_stands() -> None:
     assert rows_module.read(HERE / "aime24.jsonl")[0][0].endswith("aime24.jsonl, line 1")
 
 

@@ -194,6 +194,8 @@ const MEANINGS = [
   [/^tokens\/sampled$/, "Tokens written in this step."],
   [/^tokens\/solution$/, "Tokens of a solution that could be read, on average."],
   [/^tokens\/read$/, "Tokens of prompts that were new in this step."],
+  [/^tokens\/spent$/, "Tokens written since training was started."],
+  [/^grading\/given_up$/, "Comparisons of answers that were left undone because the grader's time was used up."],
   [/^debates\/played$/, "Debates that were played to their end."],
   [/^debates\/failed$/, "Debates that the engine lost; they are left out of training."],
   [/^debates\/overflowed$/, "Of those, the ones whose next turn did not fit the context of the model."],
