@@ -141,15 +141,12 @@ def main() -> None:
             measure(driver, address, run.name, place)
         if chosen.runs:
             many, began = make_runs(place, chosen.runs), time.perf_counter()
-            with serving(many, cache=place / "cache") as address, browser(place / "profile") as driver:
-                driver.set_script_timeout(300)
+            with serving(many, cache=place / "cache") as address:
                 print(f"{chosen.runs} runs side by side:")
-                show(
-                    "from the command to its address",
-                    1000 * (time.perf_counter() - began),
-                    "(with the browser's start)",
-                )
-                measure_many(driver, address, chosen.runs)
+                show("from the command to its address", 1000 * (time.perf_counter() - began))
+                with browser(place / "profile") as driver:
+                    driver.set_script_timeout(300)
+                    measure_many(driver, address, chosen.runs)
 
 
 def measure_many(driver: Any, address: str, count: int) -> None:
