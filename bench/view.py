@@ -1,12 +1,13 @@
-"""How the page over a run of 100,000 debates feels: what a reader waits for, measured inside a real browser.
+"""How the page over a run of 100,000 debates, and over 200 small runs, feels: what a reader waits for, measured inside a real browser.
 
     python bench/view.py                     100,000 debates, about a gigabyte under the temporary folder, removed afterwards
-    python bench/view.py --debates 2000      smaller
+    python bench/view.py --debates 2000 --runs 20    smaller
     python bench/view.py --run DIR           a run you have; nothing is written into it
 
 A few hundred debates are played on the scripted engine and written as every run is; the large run repeats them under questions and
 words of their own, so that its files are what `moot train` writes. Times are from the request to the frame in which the result can
-be seen, each the middle of five; the first ones are with no index at all, as on a first visit.
+be seen, each the middle of five; the first ones are with no index at all, as on a first visit. The small runs, of 24 debates each,
+are one run under other settings, three seeds of each.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -77,6 +79,23 @@ def make_run(place: Path, debates: int) -> Path:
     return run
 
 
+def make_runs(place: Path, count: int) -> Path:
+    pool = place / "small"
+    options = "--engine scripted --num-agents 3 --max-rounds 2 --max-tokens 2000 --batch-size 4 --warm-questions 0 --eval-every 3 --num-train-datapoints 24"
+    subprocess.run(
+        [sys.executable, "-m", "moot", "train", *options.split(), "--run", str(pool)],
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+    header = json.loads((pool / "run.json").read_text())
+    for number in range(count):
+        run = place / "many" / f"run-{number:03d}"
+        shutil.copytree(pool, run, ignore=shutil.ignore_patterns("checkpoints"))
+        header["config"]["seed"], header["config"]["optim"]["learning_rate"] = number % 3, 1e-6 * (1 + number // 3)
+        (run / "run.json").write_text(json.dumps(header))
+    return place / "many"
+
+
 def asked(url: str) -> Any:
     with urllib.request.urlopen(url, timeout=120) as answer:
         return json.load(answer)
@@ -102,6 +121,7 @@ def middle(measure: Any, times: int = 5) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--debates", type=int, default=100_000)
+    parser.add_argument("--runs", type=int, default=200, help="small runs side by side; 0 for none")
     parser.add_argument("--run", type=Path)
     chosen = parser.parse_args()
     if binaries() is None:
@@ -119,6 +139,30 @@ def main() -> None:
         with serving(run, cache=place / "cache") as address, browser(place / "profile") as driver:
             driver.set_script_timeout(300)
             measure(driver, address, run.name, place)
+        if chosen.runs:
+            many, began = make_runs(place, chosen.runs), time.perf_counter()
+            with serving(many, cache=place / "cache") as address:
+                print(f"{chosen.runs} runs side by side:")
+                show("from the command to its address", 1000 * (time.perf_counter() - began))
+                with browser(place / "profile") as driver:
+                    driver.set_script_timeout(300)
+                    measure_many(driver, address, chosen.runs)
+
+
+def measure_many(driver: Any, address: str, count: int) -> None:
+    url, token = signed_in(driver, address), address.partition("?")[2]
+    rows = f"document.querySelectorAll('table.runs td.age').length >= {count}"
+    show("runs: all rows on the screen, for the first time", first_paint(driver, url, rows)[1])
+    show("runs: first paint", middle(lambda _: first_paint(driver, url, rows)[0]))
+    show("runs: all rows on the screen", middle(lambda _: first_paint(driver, url, rows)[1]))
+
+    def answered(_: int) -> float:
+        began = time.perf_counter()
+        assert len(asked(f"{url}api/runs?{token}")["runs"]) == count
+        return 1000 * (time.perf_counter() - began)
+
+    driver.get("about:blank")
+    show("runs: the server's answer", middle(answered))
 
 
 def measure(driver: Any, address: str, run: str, place: Path) -> None:

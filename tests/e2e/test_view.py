@@ -164,8 +164,9 @@ def test_green_is_only_what_was_measured_and_a_run_without_votes_has_no_rows_abo
         driver.get(f"{url}?view=debate&run=file.jsonl&debate=1.0")
         until(lambda: "All answers are paid alike: nothing is learned from them." in one_text(driver, "main"))
         assert "votes won–lost" not in one_text(driver, "main")
-        assert calm("quiet") == ("No alarm rings.", True)
-        assert calm("quiet&run=majority") == ("No alarm rings in quiet. The others have not been measured.", False)
+        assert calm("quiet") == ("No alarm rings. Watched: votes look like coin tosses.", True)
+        partly = "No alarm rings in quiet; the others have not been measured. Watched: votes look like coin tosses."
+        assert calm("quiet&run=majority") == (partly, False)
         assert until(lambda: all_text(driver, "table.trust td.quiet")) == [
             "has no votes",
             *["nothing to measure yet"] * 2,

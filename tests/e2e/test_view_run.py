@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import csv
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ import pytest
 
 from support.accessible import findings
 from support.browsing import resize, scheme
+from support.making import command, surroundings
 from support.paging import write_run
-from support.viewing import all_text, one_text, until, visiting
+from support.viewing import all_text, one_text, settled, until, visiting
 
 pytestmark = pytest.mark.slow
 
@@ -88,6 +90,87 @@ def test_curves_are_drawn_along_tokens_or_time_and_saved(driver: Any, url: str, 
     assert float(rows[-1]["tokens"]) == sum(row["tokens/sampled"] for row in played)
     assert saved(driver, f"{chart} button[title$='picture']").startswith(b"\x89PNG")
     assert "x=tokens" in driver.current_url
+
+
+def test_a_run_without_votes_is_asked_for_its_health_and_a_file_for_its_agreement(driver: Any, place: Path) -> None:
+    here = place / "payers"
+    # What an older moot wrote: 0 for votes that nobody cast.
+    rows = {"alarm/degenerate_consensus": 0.0, "alarm/random_noise": 0.0, "trust/judges_per_pair": None}
+    write_run(here / "majority", {}, [{"step": 1, "phase": "self_play", "trust/plurality_share": 0.5, **rows}])
+    header = json.loads((here / "majority" / "run.json").read_text())
+    header["config"]["protocol"]["reward"] = "majority"
+    header["config"]["model"] = {"engine": "scripted", "model": "Qwen/Qwen3-8B"}
+    (here / "majority" / "run.json").write_text(json.dumps(header))
+    said = "<solution>mumble</solution><evaluation>N/A</evaluation><comparison>N/A</comparison>"
+    turns = [{"round": 1, "agent": agent, "text": said} for agent in range(3)]
+    (here / "file.jsonl").write_text(json.dumps({"question": "q", "num_agents": 3, "turns": turns}) + "\n")
+    heads = "section h2"
+    with visiting(driver, here, cache=place / "cache") as url:
+        for view in ("", "view=run&"):
+            driver.get(f"{url}?{view}run=majority")
+            until(lambda: "Is training healthy?" in all_text(driver, heads))
+            assert one_text(driver, ".calm") == "No alarm rings. Watched: everyone says the same."
+            assert "votes look like coin tosses" in one_text(driver, ".alarms .quiet")
+            assert "scripted engine" in one_text(driver, "main") and "Qwen" not in one_text(driver, "main")
+        driver.get(f"{url}?view=run&run=file.jsonl")
+        until(
+            lambda: (
+                "Do the answers agree?" in all_text(driver, heads)
+                and driver.find_elements(*("css selector", ".made dd"))
+            )
+        )
+        assert all_text(driver, ".made dd") == [str(here / "file.jsonl")]
+        until(lambda: all_text(driver, "table.trust .reading") == ["nobody gave an answer that can be compared"] * 2)
+        assert not driver.find_element("css selector", ".curves").is_displayed()
+        assert not driver.find_element("css selector", "table.config").is_displayed()
+
+
+def test_labels_are_paid_nothing_so_no_signal_is_missing(driver: Any, place: Path) -> None:
+    (place / "questions.jsonl").write_text('{"question": "What is 3 + 4?"}\n{"question": "What is 5 + 4?"}\n')
+    options = "--engine scripted --k 3 --max-tokens 2000 --grader number"
+    out = place / "labels" / "labels.jsonl"
+    asked = command("label", place / "questions.jsonl", *options.split(), "--out", out)
+    subprocess.run(asked, env=surroundings(), check=True, capture_output=True, timeout=120)
+    with visiting(driver, out, cache=place / "cache") as url:
+        driver.get(f"{url}?view=debates&run=labels.jsonl")
+        settled(driver)
+        assert len(all_text(driver, "tr[data-place]")) == 2
+        assert "no signal" not in one_text(driver, "main") and "votes say nothing" not in one_text(driver, "#found")
+
+
+def test_an_axis_tells_its_ticks_apart_and_no_share_leaves_its_bounds(driver: Any, url: str) -> None:
+    driver.get(url)
+    told = driver.execute_async_script(
+        "const done = arguments[arguments.length - 1]; Promise.all([import('/static/series.js'), import('/static/glossary.js')]).then("
+        "([{range, ticks}, {isShare}]) => done([arguments[0].map(ticks), arguments[1].map((one) => range(...one)), arguments[2].map(isShare)]))",
+        [
+            [0.0085, 0.009, 0.0095, 0.01],
+            [0, 0.25, 0.5],
+            [1000, 1020, 1040],
+            [8e-5, 1e-4, 1.2e-4],
+            [500, 1000, None],
+            [3],
+        ],
+        [[0, 0, [0, 1]], [0.5, 0.98, [0, 1]], [0, 0, [-9, 9]]],
+        [
+            "train_sums/correct",
+            "test_gsm8k/correct",
+            "parse_error",
+            "trust/judge_accuracy",
+            "optim/loss",
+            "trust/judge_j",
+        ],
+    )
+    assert told[0] == [
+        ["0.0085", "0.009", "0.0095", "0.01"],
+        ["0", "0.25", "0.5"],
+        ["1k", "1.02k", "1.04k"],
+        ["8e-5", "1e-4", "1.2e-4"],
+        ["500", "1k", ""],
+        ["3"],
+    ]
+    assert told[1][0] == [0, 1] and told[1][1][1] == 1 and told[1][2] == [-1, 1]
+    assert told[2] == [True] * 4 + [False] * 2
 
 
 def test_seeds_of_one_run_are_a_line_with_a_band_and_apart_on_request(driver: Any, place: Path) -> None:

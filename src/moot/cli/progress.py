@@ -18,7 +18,7 @@ from moot.evaluate.report import Report, ReportRow, compare
 from moot.judges.ballots import many_unread
 from moot.rl.alarms import ALARMS
 from moot.rl.best import NAME as BEST
-from moot.rl.best import UNRANKED, ranking, told_best
+from moot.rl.best import UNRANKED, nothing_right, told_best
 from moot.rl.judge_trust import PAIR_ACCURACY, J
 from moot.runs import Run
 from moot.runs.run import measured
@@ -278,7 +278,10 @@ def summary(run: Run, config: TrainConfig, console: Terminal) -> int:
             console.say(
                 f"Self-play moved none of these beyond chance: with {questions} a difference is a hint, not a result."
             )
-    if best := told_best(rows, evals[-1].get(BEST) if evals else None, ranking(config)):
+    step = evals[-1].get(BEST) if evals else None
+    if nothing_right(rows, step):
+        console.say("No checkpoint is better than another: the best held-out evaluation came to 0%.")
+    elif best := told_best(rows, step):
         console.say(f"Best checkpoint: {best}. Use it as {run.path}@best, as in: {_command()} eval {run.path}@best")
     elif evals:
         console.say(f"Of the checkpoints {UNRANKED}.")

@@ -9,7 +9,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
-from moot.page.runs import Watched
+from moot.page.runs import Watched, shown_path
 from moot.settings.presets import PRESETS
 
 TOLD = ("moot", "commit", "command", "host", "started", "python")
@@ -23,12 +23,16 @@ def about(run: Watched) -> dict[str, Any]:
     made = header.get("made_by")
     told = {name: str(made[name])[:LONGEST] for name in TOLD if name in made} if isinstance(made, dict) else {}
     config = header.get("config")
-    settings = dict(_flat(config if isinstance(config, dict) else {}))
-    preset = _preset(told.get("command", ""), settings)
+    config = config if isinstance(config, dict) else {}
+    command = told.get("command", "")
+    settings = {} if config.get("transcripts") else dict(_flat(config))  # a file was told nothing
+    preset = _preset(command, settings)
     usual = _usual(preset)
+    if _own_texts_are_ruled_out(command):
+        usual = {**usual, **{name: text for name, text in settings.items() if name.startswith("prompts.")}}
     return {
         "made_by": told,
-        "path": str(run.path),
+        "path": shown_path(run.path, config),
         "seconds": run.ask(lambda metrics: metrics.spent("time")),
         "tokens": run.ask(lambda metrics: metrics.spent("tokens")),
         "preset": preset,
@@ -46,6 +50,11 @@ def _flat(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
             yield from _flat(inner, f"{path}.{name}" if path else str(name))
     elif path:
         yield path, value if isinstance(value, str) else json.dumps(value)
+
+
+def _own_texts_are_ruled_out(command: str) -> bool:
+    """Whether a run's prompts are what moot had then: where today's are others, nobody changed them."""
+    return command.startswith("moot train ") and "--prompts" not in command and "--config" not in command
 
 
 @lru_cache(maxsize=16)

@@ -119,6 +119,8 @@ class Watched:
         self.name, self.path = name, path
         self._metrics = Metrics()
         self._lock = threading.Lock()
+        self._told: tuple[list[tuple[int, ...]], dict[str, Any]] | None = None
+        """The last summary, and what its files were then."""
 
     def header(self) -> dict[str, Any]:
         """The run's settings; ConfigError says why they cannot be read."""
@@ -159,7 +161,17 @@ class Watched:
         return sorted(reports, key=lambda report: report["written"], reverse=True)[:20]
 
     def summary(self) -> dict[str, Any]:
-        """A line in the table of runs. One that cannot be read says so in its own line."""
+        """A line in the table of runs, not made anew while its files stay the same: there may be hundreds of them."""
+        stamps = [_stamp(self.path / name) for name in ("run.json", "metrics.jsonl", "held_out")]
+        if self._told is None or self._told[0] != stamps:
+            made = self._made()
+            # What cannot be read now may be readable in a moment, and a long file is read piece by piece.
+            self._told = None if made["trouble"] or not self._metrics.whole else (stamps, made)
+            return made
+        return {**self._told[1], "age_s": self._metrics.age()}
+
+    def _made(self) -> dict[str, Any]:
+        """One that cannot be read says so in its own line."""
         header: dict[str, Any] = {}
         trouble = None
         try:
@@ -179,7 +191,7 @@ class Watched:
         debate, optim = (_dict(config.get(part)) for part in ("debate", "optim"))
         return {
             "name": self.name,
-            "path": str(self.path),
+            "path": shown_path(self.path, config),
             "model": _dict(config.get("model")).get("model"),
             "engine": _dict(config.get("model")).get("engine"),
             "task": debate.get("task"),
@@ -203,6 +215,20 @@ class Watched:
             "seed": config.get("seed"),
             "recipe": _recipe(config),
         }
+
+
+def _stamp(path: Path) -> tuple[int, ...]:
+    """Another one where a file, or what is in a folder, has changed; empty where there is none."""
+    try:
+        status = path.stat()
+    except OSError:
+        return ()
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+def shown_path(path: Path, config: Mapping[str, Any]) -> str:
+    """The run's folder; of a file of debates the file itself, not the folder in which the page has it as a run."""
+    return str(config.get("file") or path) if config.get("transcripts") else str(path)
 
 
 def _depth(value: Any, most: int) -> int:
@@ -243,6 +269,8 @@ class Metrics:
     rows: int = 0
     step: int | None = None
     phase: str | None = None
+    whole: bool = True
+    """Whether all lines that there are were read."""
     _inode: int = -1
     _offset: int = 0
     _last: bytes = b""
@@ -265,6 +293,7 @@ class Metrics:
                 until = metrics._offset + PER_LOOK
                 while metrics._offset < until and metrics._read(lines):
                     pass
+                metrics.whole = metrics._offset < until
         except (OSError, ConfigError):
             return self if self.rows == 0 else Metrics()
         return metrics

@@ -150,7 +150,11 @@ def _write(place: Path, file: Path, debates: Sequence[PlayedDebate], notes: Note
     lost = [replace(played, scores=None) for played in debates if played.error is not None]
     seats = {"num_agents": debates[0].debate.num_agents, "max_rounds": debates[0].debate.max_rounds}
     task = f"{file.absolute().parent.name}/{file.name}"
-    config: dict[str, Any] = {"debate": {"task": task, **seats}, "transcripts": len(debates)}
+    config: dict[str, Any] = {
+        "debate": {"task": task, **seats},
+        "transcripts": len(debates),
+        "file": str(file.absolute()),
+    }
     config["labels"] = any("confidence" in label for label in notes.labels.values())
     if left := notes.left_out:
         first = f"the first in line {left[0]}"

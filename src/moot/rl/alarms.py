@@ -131,7 +131,7 @@ class Alarms:
         return cls(float(state["best_vote_rate"]), deque(window, maxlen=WINDOW), first, judges)
 
     def update(self, debates: Sequence[PlayedDebate]) -> Metrics:
-        """1 for an alarm that rings, 0 for one that does not, None while too little was seen."""
+        """1 for an alarm that rings, 0 for one that does not, None while too little was seen of what it watches."""
         decay = self.judges.update(debates)
         self.window.append(_summary(debates))
         if len(self.first) < WINDOW:
@@ -144,16 +144,16 @@ class Alarms:
         silent = sum(step.signals == 0 for step in window)
         low, high = wilson(total["right"], total["mixed"])
         if total["known"]:
-            noise = total["mixed"] > 0 and low <= 0.5 <= high
+            noise = float(low <= 0.5 <= high) if total["mixed"] else None
         else:
-            noise = total["contested"] > 0 and total["settled"] < 0.6 * total["contested"]
+            noise = float(total["settled"] < 0.6 * total["contested"]) if total["contested"] else None
         collapse = vote_rate <= self.best_vote_rate / 2 and self.best_vote_rate > 0
         self.best_vote_rate = max(self.best_vote_rate, vote_rate)
         return {
             "alarm/degenerate_consensus": float(total["uniform"] > 0.8 * total["debates"] or silent > len(window) / 2),
-            "alarm/random_noise": float(noise),
+            "alarm/random_noise": noise,
             "alarm/format_collapse": float(collapse or total["failed_turns"] > 0.4 * total["turns"]),
-            "alarm/length_collapse": float(_shrunk(_sums(self.first), total)),
+            "alarm/length_collapse": _shrunk(_sums(self.first), total),
             "alarm/judge_decay": decay,
         }
 
@@ -162,13 +162,14 @@ def _sums(steps: Sequence[_Iteration]) -> dict[str, float]:
     return {name: sum(getattr(step, name) for step in steps) for name in _Iteration.__dataclass_fields__}
 
 
-def _shrunk(first: Mapping[str, float], now: Mapping[str, float]) -> bool:
-    """Solutions have less than half of the tokens they began with, and answers are no better for it."""
+def _shrunk(first: Mapping[str, float], now: Mapping[str, float]) -> float | None:
+    """Whether solutions have less than half of the tokens they began with, and answers are no better for it."""
     if not (first["solutions"] and now["solutions"]):
-        return False
+        return None
     good, of = ("right_answers", "agents") if first["agents"] and now["agents"] else ("agreeing", "unlabelled")
     risen = now[good] * first[of] > first[good] * now[of]
-    return 2 * now["solution_tokens"] * first["solutions"] < first["solution_tokens"] * now["solutions"] and not risen
+    shorter = 2 * now["solution_tokens"] * first["solutions"] < first["solution_tokens"] * now["solutions"]
+    return float(shorter and not risen)
 
 
 def _summary(debates: Sequence[PlayedDebate]) -> _Iteration:

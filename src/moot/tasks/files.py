@@ -133,6 +133,7 @@ def task(spec: Spec, seed: int = 0, held_out: int = 64) -> Task:
     graded = grading(chosen.grader, chosen.equal)
     open_ended = not labelled and graded.check is None
     made = fixed_set(Path(spec.name).stem, graded, splits, chosen.held_out, seed, held_out, open_ended)
+    made = replace(made, comparable=not open_ended or spec.names_grader)
     fields = {name for rows in raws.values() for _, raw in rows for name in raw}
     others = sorted(fields - {chosen.question, "sides", *QUESTION})
     if not open_ended or not others:

@@ -132,7 +132,8 @@ def published_set(
 
     splits = {name: partial(rows, name) for name in files}
     graded = grading(chosen.grader or grader, chosen.equal)
-    return fixed_set(spec.label, graded, splits, chosen.held_out, seed, held_out, open_ended)
+    made = fixed_set(spec.label, graded, splits, chosen.held_out, seed, held_out, open_ended)
+    return replace(made, comparable=not open_ended or spec.names_grader)
 
 
 def without(task: Task, held_out: Sequence[Question], seed: int) -> Task:

@@ -54,6 +54,11 @@ class Spec:
         said = [*self.words, *(f"{key}={value}" for key, value in settings.items())]
         return f"{self.name}:{','.join(said)}" if said else self.name
 
+    @property
+    def names_grader(self) -> bool:
+        """Whether it says how answers are to be compared."""
+        return not {"grader", "equal"}.isdisjoint(self.settings or {})
+
     def fill(self, kind: type[Kind]) -> Kind:
         """The settings as `kind`, a dataclass of defaults. An error lists the names it knows."""
         return fill_fields(kind(), self.settings or {}, f"task {self.text!r}")

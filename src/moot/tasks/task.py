@@ -72,6 +72,8 @@ class Task:
 
     shown: Callable[[str], str | None] = str
     """A final answer as a judge is shown it; None where there is nothing in it to judge."""
+    comparable: bool = True
+    """Whether one answer can be told from another: not where none is known and no grader is named, as with poems."""
     rules: Callable[[Question], Sequence[str]] | None = None
     """The single things that a question asks for, each a sentence that can be checked without the question. A judge
     may be asked about each alone."""

@@ -57,7 +57,7 @@ async def evaluate_if_due(setup: Setup, history: History, step: int, sampler: Sa
         row |= await history.visits.update(step, "eval", [(task, played) for played in held_out])
         for part in setup.parts:
             row |= part.evaluated(setup, row, sampler)
-        history.best = row[BEST] = better_step(run.metrics(), history.best, row, ranking(config))
+        history.best = row[BEST] = better_step(run.metrics(), history.best, row, ranking(config, task))
     run.append_metrics(row)
     setup.watcher.row(row)
 

@@ -72,6 +72,35 @@ def test_a_link_that_leads_out_of_a_run_is_not_followed(tmp_path: Path) -> None:
     assert inside(run, "run.json") == (run / "run.json").resolve()
 
 
+def test_a_summary_is_made_again_only_where_a_file_has_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 200 runs that stand still, each look read 200 files of settings."""
+    run, metrics = watched(tmp_path / "run", lines(row(1)))
+    headers, header = [], Watched.header
+    monkeypatch.setattr(Watched, "header", lambda self: headers.append(self.name) or header(self))
+    first = run.summary()
+    assert (run.summary() | {"age_s": 0}, len(headers)) == (first | {"age_s": 0}, 1)
+    metrics.write_text(lines(row(1), row(2)))
+    assert (run.summary()["step"], len(headers)) == (2, 2)
+    settings = json.loads((run.path / "run.json").read_text())
+    (run.path / "run.json").write_text(json.dumps({**settings, "config": {"debate": {"num_agents": 17}}}))
+    assert run.summary()["agents"] == 17
+    (run.path / "held_out").mkdir(exist_ok=True)
+    (run.path / "held_out" / "000002.jsonl").touch()
+    assert run.summary()["held_out"] is True
+    (run.path / "run.json").write_text("{")
+    assert run.summary()["trouble"] and run.summary()["trouble"], "which is looked at each time: it may be a moment's"
+
+
+def test_a_long_file_of_metrics_is_read_on_though_it_stands_still(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("moot.page.runs.AT_ONCE", 64)
+    monkeypatch.setattr("moot.page.runs.PER_LOOK", 64)
+    run, _ = watched(tmp_path / "run", lines(*(row(step) for step in range(1, 10))))
+    looks = [run.summary()["step"] for _ in range(10)]
+    assert looks[0] < looks[1] < looks[2] and looks[-1] == 9
+
+
 # Metrics as they grow
 
 
@@ -252,6 +281,16 @@ def test_a_run_tells_where_it_comes_from_and_what_it_changes_of_its_preset(tmp_p
     assert found["preset"] == "truth"
     changed = [setting for setting in found["settings"] if setting["value"] != setting["usual"]]
     assert changed == [{"name": "debate.num_agents", "value": "3", "usual": "8"}]
+    config["prompts"]["texts"]["asked.you"] = "You are {agent}."
+    Run.create(tmp_path / "texts", config, made)
+    assert changed == [
+        setting
+        for setting in about(Watched("t", tmp_path / "texts"))["settings"]
+        if setting["value"] != setting["usual"]
+    ], "nobody set the texts: moot had others then"
+    Run.create(tmp_path / "own", config, {**made, "command": f"{made['command']} --prompts own.toml"})
+    own = [s["name"] for s in about(Watched("o", tmp_path / "own"))["settings"] if s["value"] != s["usual"]]
+    assert own == ["prompts.texts.asked.you", "debate.num_agents"]
     Run.create(tmp_path / "older", config, {"moot": "0.0.1"})
     assert (
         about(Watched("older", tmp_path / "older"))["preset"] == "truth"

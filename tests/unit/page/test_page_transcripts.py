@@ -11,6 +11,7 @@ import pytest
 from moot.cli.main import main
 from moot.debate.prompt_texts import DEFAULT
 from moot.errors import ConfigError
+from moot.page.about import about
 from moot.page.debate import seen_in, shown
 from moot.page.filters import Where
 from moot.page.index import Index
@@ -47,6 +48,12 @@ def test_each_file_with_debates_is_a_run_of_one_step(place: Path, tmp_path: Path
     assert sorted(runs) == ["ask.jsonl", "demo.jsonl", "old.jsonl"]
     assert [runs[name].summary()["transcripts"] for name in sorted(runs)] == [1, 3, 2]
     assert runs["ask.jsonl"].summary()["task"] == f"{place.name}/ask.jsonl"
+
+
+def test_a_file_is_shown_where_it_lies_and_has_no_settings_to_compare(place: Path, tmp_path: Path) -> None:
+    run = Runs([tmp_path], Transcripts([place / "ask.jsonl"], tmp_path).refresh).all()["ask.jsonl"]
+    told = about(run)
+    assert told["path"] == run.summary()["path"] == str(place / "ask.jsonl") and told["settings"] == []
 
 
 def test_what_was_asked_is_read_under_its_own_rules_and_graded(place: Path, tmp_path: Path) -> None:

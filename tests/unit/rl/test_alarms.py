@@ -37,7 +37,8 @@ FINE = one()
 def test_alarms_keep_quiet_until_twenty_debates() -> None:
     alarms = Alarms()
     assert alarms.update([FINE] * 19) == dict.fromkeys((CONSENSUS, NOISE, COLLAPSE, SHRUNK, DECAY))
-    assert alarms.update([FINE]) == {CONSENSUS: 0.0, NOISE: 0.0, COLLAPSE: 0.0, SHRUNK: 0.0, DECAY: None}
+    # Their tokens are not known, and nobody was asked for checks.
+    assert alarms.update([FINE]) == {CONSENSUS: 0.0, NOISE: 0.0, COLLAPSE: 0.0, SHRUNK: None, DECAY: None}
 
 
 def test_the_window_is_five_iterations() -> None:
@@ -121,6 +122,11 @@ def test_random_noise_rings_while_one_half_is_in_the_interval(right: int, rings:
     assert Alarms().update([FINE] * right + [WRONG] * (20 - right))[NOISE] == rings
 
 
+@pytest.mark.parametrize("truth", ["7", None])
+def test_where_nobody_votes_no_vote_is_called_good_or_bad(truth: str | None) -> None:
+    assert Alarms().update([one(votes=["", "", ""], truth=truth)] * 20)[NOISE] is None
+
+
 @pytest.mark.parametrize(
     ("voters", "right", "rings"),
     [
@@ -145,7 +151,7 @@ def test_random_noise_is_in_the_votes_that_make_the_reward(voters: str, right: i
 
 def test_no_vote_between_right_and_wrong_is_no_noise() -> None:
     """All wrong: judge accuracy has nothing to say."""
-    assert Alarms().update([one(answers=("8", "9", "10"))] * 20)[NOISE] == 0.0
+    assert Alarms().update([one(answers=("8", "9", "10"))] * 20)[NOISE] is None
 
 
 # Without answers: pairs with two or more judges. Four agents; the pair 0-1 is judged by 2 and 3, the pair 2-3 by 0 and 1.
@@ -166,7 +172,7 @@ def test_without_answers_random_noise_rings_when_few_pairs_are_clear(clear: int,
 
 def test_pairs_with_one_judge_do_not_count_as_clear_or_unclear() -> None:
     """Three agents have one judge a pair, here an undecided one: nothing contested, nothing to ring about."""
-    assert Alarms().update([one(votes=["1 = 2", "0 = 2", "0 = 1"], truth=None)] * 20)[NOISE] == 0.0
+    assert Alarms().update([one(votes=["1 = 2", "0 = 2", "0 = 1"], truth=None)] * 20)[NOISE] is None
 
 
 # Collapse

@@ -14,7 +14,7 @@ from moot.errors import ConfigError
 from moot.players.checkpoints import best_step, find_trained, result_step, split_name, step_named
 from moot.players.find import Players
 from moot.rl.alarms import Alarms
-from moot.rl.best import better_step, held_out_score, ranking, told_best
+from moot.rl.best import better_step, held_out_score, nothing_right, ranking, told_best
 from moot.rl.plurality_history import Visits, plurality_answer
 from moot.rl.trust import panel, plurality_share
 from moot.runs import Run
@@ -93,9 +93,13 @@ def test_accuracy_ranks_unless_there_are_no_answers() -> None:
     for number, each in enumerate(rows):
         best = better_step(rows[:number], best, each, "accuracy")
     assert best == 2, "of those that are level the earlier one"
-    assert (
-        told_best(rows, 2, "accuracy") == "step 2 (held-out accuracy 40%)" and told_best(rows, None, "accuracy") == ""
-    )
+    assert told_best(rows, 2) == "step 2 (held-out accuracy 40%)" and told_best(rows, None) == ""
+
+
+def test_a_best_of_nothing_right_is_not_recommended() -> None:
+    assert nothing_right([row(0, 0.0), row(2, 0.0)], 0)
+    assert not nothing_right([row(0, 0.0), row(2, 0.1)], 2) and not nothing_right([row(0, None, 0.5)], 0)
+    assert not nothing_right([], None)
 
 
 def test_agreement_between_poems_names_no_best_and_the_last_step_is_meant(
@@ -103,8 +107,14 @@ def test_agreement_between_poems_names_no_best_and_the_last_step_is_meant(
 ) -> None:
     assert held_out_score(row(1, None, 0.9), "accuracy") is None
     assert better_step([], None, row(0, None, 0.9), "accuracy") is None
+    assert better_step([row(0, None, 0.9)], 0, row(2, None, 0.5), "accuracy") is None, "what an older moot named best"
     by_votes, by_majority = CONFIG, replace(CONFIG, protocol=CONFIG.protocol.with_choices({"reward": "majority"}))
-    assert [ranking(config) for config in (by_votes, by_majority)] == ["accuracy", "accuracy or agreement"]
+    sums = load("arithmetic", 0, 1)
+    assert [ranking(config, sums) for config in (by_votes, by_majority)] == ["accuracy", "accuracy or agreement"]
+    poems = tmp_path / "poems.jsonl"
+    poems.write_text("".join(f'{{"question": "A poem about {what}."}}\n' for what in ("rain", "snow", "fog", "ice")))
+    ranked = {task: ranking(by_majority, load(task, 0, 1)) for task in (str(poems), f"{poems}:grader=number")}
+    assert list(ranked.values()) == ["accuracy", "accuracy or agreement"], "a number in a poem is no answer"
     run = Run.create(tmp_path / "run", CONFIG.as_dict(), {})
     run.append_metrics({**row(0, None), "test/best_step": None})
     assert step_named(run, "best") is None and "the last step is the result" in caplog.text

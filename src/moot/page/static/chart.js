@@ -3,8 +3,8 @@
 
 import { fill, h, number, oneLine } from "./dom.js";
 import { asCsv, save } from "./download.js";
-import { first, firstTitle, group, meaning, title } from "./glossary.js";
-import { AXES, columns, duration, gathered, line, short, table } from "./series.js";
+import { first, firstTitle, group, isShare, meaning, title } from "./glossary.js";
+import { AXES, columns, duration, gathered, line, range, table, ticks } from "./series.js";
 import { go } from "./state.js";
 
 const HEIGHT = 170;
@@ -77,17 +77,18 @@ export class Chart {
       },
     });
     const axis = { stroke: ink, font: "11px system-ui, sans-serif", grid: { stroke: grid, width: 1 }, ticks: { show: false } };
-    const places = x === "time" ? duration : short;
+    const places = (values) => (x === "time" ? values.map((v) => (v === null ? "" : duration(v))) : ticks(values));
+    const within = isShare(this.key) ? [0, 1] : [-Infinity, Infinity];
     this.plot = new uPlot(
       {
         width: this.canvas.clientWidth,
         height: HEIGHT,
         legend: { show: false },
-        scales: { x: { time: false }, y: this.log ? { distr: 3 } : { range } },
+        scales: { x: { time: false }, y: this.log ? { distr: 3 } : { range: (u, low, high) => range(low, high, within) } },
         cursor: { sync: { key: `curves ${x}`, setSeries: false }, points: { size: 6 }, drag: { setScale: true, x: true, y: false } },
         axes: [
-          { ...axis, size: 22, gap: 3, space: 60, values: (u, ticks) => ticks.map((v) => (v === null ? "" : places(v))) },
-          { ...axis, size: 44, gap: 3, space: 28, values: (u, ticks) => ticks.map((v) => (v === null ? "" : short(v))) },
+          { ...axis, size: 22, gap: 3, space: 60, values: (u, found) => places(found) },
+          { ...axis, size: 44, gap: 3, space: 28, values: (u, found) => ticks(found) },
         ],
         series: [{}, ...this.columns.map(series)],
         bands: this.columns.flatMap((column, i) =>
@@ -199,12 +200,4 @@ export class Chart {
     this.plot = null;
     fill(this.canvas);
   }
-}
-
-// A flat line stands in the middle, not at the bottom of a made-up hundred.
-function range(u, low, high) {
-  if (low === null || high === null) return [0, 1];
-  if (low < high) return uPlot.rangeNum(low, high, 0.1, true);
-  const room = Math.abs(low) * 0.1 || 1;
-  return [low - room, high + room];
 }

@@ -252,7 +252,7 @@ export function debatesView(main, query, runs) {
       hint(counts.winner_wrong, "with a wrong winner", { winner: "wrong" }),
       hint(counts.misled, "in which a wrong answer beat a right one", { correct: "misled" }),
       hint(counts.disagree, "in disagreement", { disagree: "yes" }),
-      hint(counts.no_signal, "whose votes say nothing", { signal: "no" }),
+      hint(labels ? 0 : counts.no_signal, "whose votes say nothing", { signal: "no" }),
       hint(counts.error, "lost by the engine", { error: "yes" }),
     ].filter(Boolean);
     const waiting = index.trouble
@@ -354,7 +354,7 @@ export function debatesView(main, query, runs) {
       debate.winner_correct === 0 && debate.correct > 0 ? h("span", { class: "chip warn" }, "beat a right answer") : null,
       debate.disagreement ? h("span", { class: "chip" }, "disagree") : null,
       debate.trusted === 0 ? h("span", { class: "chip warn", title: "Its confidence is below the threshold" }, "not trusted") : null,
-      debate.signal === 0 ? h("span", { class: "chip" }, "no signal") : null,
+      debate.signal === 0 && !labels ? h("span", { class: "chip" }, "no signal") : null,
     ];
   }
 

@@ -6,6 +6,7 @@ import { signed } from "./dom.js";
 import { ask } from "./state.js";
 
 const share = (value) => `${Math.round(value * 100)}%`;
+const NO_ANSWER = "nobody gave an answer that can be compared";
 const points = (value) => signed(100 * value, 0);
 
 // More or less than what guessing gives, only where the 95% interval says so. `bounds` is { low, high }, each null where too little was seen.
@@ -81,12 +82,16 @@ export const TRUST = {
   },
   "trust/answer_diversity": {
     name: "Answer diversity",
-    read: (v) => (v < 0.4 ? ["fair", "mostly one answer"] : ["plain", ""]),
+    read: (v, bounds, panel) => {
+      // All that is missing counts as one answer, which nobody gave.
+      if (panel?.["trust/plurality_share"]?.value === 0) return ["unsure", NO_ANSWER];
+      return v < 0.4 ? ["fair", "mostly one answer"] : ["plain", ""];
+    },
   },
   "trust/plurality_share": {
     name: "Agreement",
     show: share,
-    read: (v) => (v > 0.9 ? ["fair", "nearly all give one answer"] : ["plain", ""]),
+    read: (v) => (v === 0 ? ["unsure", NO_ANSWER] : v > 0.9 ? ["fair", "nearly all give one answer"] : ["plain", ""]),
   },
   "trust/plurality_flips": {
     name: "Plurality flips",
@@ -274,6 +279,10 @@ export const FIRST = [
   ["train", /^env\/all\/reward\/total$/, "Reward"],
   ["train", /^parse_error$/, "Unreadable turns"],
 ];
+
+// What lies between 0 and 1, whatever is drawn.
+const SHARES = /(^|\/)(correct|format|(pass|avg|cons)@k|parse_error|cut|frac_mixed|with_signal|with_gradient|valid_turns|turns_with_vote|answer_diversity|consensus_reached|pairwise_any_votes)$/;
+export const isShare = (key) => TRUST[key]?.show === share || SHARES.test(key);
 
 // What a curve is called: two tasks have two curves, so their names tell them apart.
 export function firstTitle(place, key) {

@@ -1,6 +1,6 @@
-// Heads of a table whose columns sort: once with the largest first, once with the smallest, then as it was.
+// What tables of runs and of debates share: heads of columns that sort, once with the largest first, once with the smallest, then as it was.
 
-import { h } from "./dom.js";
+import { h, oneLine } from "./dom.js";
 
 // `columns` are [name, key], or a name alone, which does not sort. `sorted` is "" or a key, with "-" before it where the smallest come first.
 export function heads(columns, sorted, onsort) {
@@ -16,6 +16,9 @@ export function heads(columns, sorted, onsort) {
     );
   });
 }
+
+// Who speaks in a run. The script needs no model, whatever its settings name.
+export const player = ({ engine, model }, width) => (engine === "scripted" ? "scripted engine" : model && oneLine(model, width));
 
 // Rows by what `value` finds in them; what has none comes last, either way.
 export function sortedBy(rows, sorted, value) {

@@ -5,10 +5,10 @@ import { ago, fill, h, oneLine, percent, plural, signed } from "./dom.js";
 import { ALARMS } from "./glossary.js";
 import { evaluations } from "./evals.js";
 import { csvButton } from "./download.js";
-import { heads, sortedBy } from "./heads.js";
+import { heads, player, sortedBy } from "./heads.js";
 import { settings } from "./settings.js";
 import { ask, link, note } from "./state.js";
-import { drawAlarms, drawPanel, span } from "./trust.js";
+import { drawAlarms, drawPanel, question, span } from "./trust.js";
 
 const COLUMNS = ["Reward", "Judge accuracy", "Accuracy", "Held out"];
 const HEADS = [["Run", "name"], ["Progress", "step"], ["Reward", "reward"], ["Judge accuracy", "judges"], ["Accuracy", "right"], ["Held out", "held_out"], ["Last row", "age"]];
@@ -38,6 +38,7 @@ export function overview(main, query, runs) {
   let sorted = query.get("order") ?? "";
   const alarms = h("div", { class: "alarms" });
   const trust = h("div", { class: "scroll", tabindex: 0 });
+  const asked = h("h2", {});
   const charts = curves(query);
   const told = settings();
   const tested = evaluations();
@@ -64,7 +65,7 @@ export function overview(main, query, runs) {
       told.node,
     ),
     charts.node,
-    h("section", {}, h("h2", {}, "Can the votes be trusted?"), alarms, trust),
+    h("section", {}, asked, alarms, trust),
     tested.node,
   );
 
@@ -120,8 +121,7 @@ export function overview(main, query, runs) {
           "small",
           {},
           [
-            run.model && oneLine(run.model, 40),
-            run.engine === "scripted" && "scripted",
+            player(run, 40),
             run.task && oneLine(run.task, 30),
             run.agents && `${plural(run.agents, "agent")} × ${plural(run.rounds, "round")}`,
           ]
@@ -130,7 +130,7 @@ export function overview(main, query, runs) {
         ),
       ),
       h("td", { class: "progress" }, progress(run)),
-      values([signed(run.headline.reward), judges ? [percent(judges.value), span(judges)] : "–", percent(run.headline.right), percent(run.headline.held_out)]),
+      values([run.labels ? "–" : signed(run.headline.reward), judges ? [percent(judges.value), span(judges)] : "–", percent(run.headline.right), percent(run.headline.held_out)]),
       h("td", { class: "quiet age", data: { run: run.name } }, ago(run.age_s)),
     );
   }
@@ -207,7 +207,8 @@ export function overview(main, query, runs) {
     const counting = ask("trust", { run: chosen });
     if (!trust.childElementCount) fill(trust, h("p", { class: "quiet counting" }, "Counting the votes of the last 5 steps…"));
     const found = await ask("metrics", { run: chosen });
-    drawAlarms(alarms, chosen, found, colour);
+    fill(asked, question(chosen, found, about));
+    drawAlarms(alarms, chosen, found, colour, about);
     charts.update(chosen, found, colour, runs);
     // One point is no curve.
     charts.node.hidden = chosen.length > 0 && chosen.every((name) => about(name)?.transcripts);

@@ -3,12 +3,13 @@
 import { curves } from "./curves.js";
 import { fill, h, number, oneLine, plural, visible } from "./dom.js";
 import { csvButton } from "./download.js";
+import { player } from "./heads.js";
 import { evaluations } from "./evals.js";
 import { ALARMS } from "./glossary.js";
 import { duration, short } from "./series.js";
 import { changed } from "./settings.js";
 import { ask, go, link } from "./state.js";
-import { drawAlarms, drawPanel } from "./trust.js";
+import { drawAlarms, drawPanel, question } from "./trust.js";
 
 export function runView(main, query, runs) {
   const name = query.get("run") ?? runs[0]?.name;
@@ -17,6 +18,7 @@ export function runView(main, query, runs) {
   const facts = h("p", { class: "quiet facts" });
   const alarms = h("div", { class: "alarms" });
   const trust = h("div", { class: "scroll", tabindex: 0 });
+  const asked = h("h2", {});
   const charts = curves(query);
   const tested = evaluations();
   const told = changed();
@@ -40,7 +42,7 @@ export function runView(main, query, runs) {
       facts,
     ),
     charts.node,
-    h("section", {}, h("div", { class: "bar" }, h("h2", {}, "Can the votes be trusted?"), csvButton(() => trust.querySelector("table"), `${name}-trust`)), alarms, trust),
+    h("section", {}, h("div", { class: "bar" }, asked, csvButton(() => trust.querySelector("table"), `${name}-trust`)), alarms, trust),
     tested.node,
     told.node,
     h("section", {}, h("h2", {}, "Where it comes from"), made),
@@ -52,8 +54,7 @@ export function runView(main, query, runs) {
     fill(
       facts,
       [
-        run.model && oneLine(run.model, 60),
-        run.engine === "scripted" && "scripted",
+        player(run, 60),
         run.task && oneLine(run.task, 40),
         run.agents && `${plural(run.agents, "agent")} × ${plural(run.rounds, "round")}`,
         run.reward && `reward ${oneLine(run.reward, 40)}`,
@@ -77,7 +78,7 @@ export function runView(main, query, runs) {
       ["Started", by.started && time(by.started)],
       ["Duration", seconds > 0 && `${duration(seconds)} in steps and evaluations`],
       ["Sampled", tokens > 0 && `${short(tokens)} tokens in training`],
-      ["Folder", h("code", {}, visible(path))],
+      [find()?.transcripts ? "File" : "Folder", h("code", {}, visible(path))],
     ];
     fill(
       made,
@@ -94,7 +95,9 @@ export function runView(main, query, runs) {
   async function draw() {
     const counting = ask("trust", { run: name });
     const [found, about] = await Promise.all([ask("metrics", { run: name }), ask("about", { run: name }).catch(() => null)]);
-    drawAlarms(alarms, [name], found, colour);
+    fill(asked, question([name], found, find));
+    drawAlarms(alarms, [name], found, colour, find);
+    charts.node.hidden = Boolean(find()?.transcripts); // one point is no curve
     charts.update([name], found, colour, runs);
     tested.update([name], colour).catch(() => {});
     if (about) {

@@ -1,4 +1,5 @@
 // From what runs measured to what a chart draws: seeds as one line with their band, smoothed, along steps, tokens or time.
+/* global uPlot */
 
 // What curves may be drawn along, and how a place on that axis is told.
 export const AXES = {
@@ -13,13 +14,43 @@ export function duration(seconds) {
   return `${+(seconds / 3600).toFixed(1)} h`;
 }
 
-export function short(value) {
+const UNITS = [[1e9, "G"], [1e6, "M"], [1e3, "k"]];
+
+// What a value is told in, and how that is written behind the number.
+function unit(value) {
   const size = Math.abs(value);
-  if (size >= 1e9) return `${+(value / 1e9).toFixed(1)}G`;
-  if (size >= 1e6) return `${+(value / 1e6).toFixed(1)}M`;
-  if (size >= 1e3) return `${+(value / 1e3).toFixed(1)}k`;
-  if (size !== 0 && size < 1e-3) return value.toExponential(0);
-  return String(+value.toFixed(3));
+  if (size !== 0 && size < 1e-3) {
+    const power = Math.floor(Math.log10(size));
+    return [10 ** power, `e${power}`];
+  }
+  return UNITS.find(([least]) => size >= least) ?? [1, ""];
+}
+
+export function short(value) {
+  const [size, letter] = unit(value);
+  return `${+(value / size).toFixed(size < 1 ? 0 : size > 1 ? 1 : 3)}${letter}`;
+}
+
+// The numbers beside an axis, with as many decimals as tell each from the next.
+export function ticks(values) {
+  const known = values.filter((v) => v !== null);
+  if (known.length < 2) return values.map((v) => (v === null ? "" : short(v)));
+  const apart = Math.min(...known.slice(1).map((v, i) => v - known[i]));
+  const tiny = known.every((v) => Math.abs(v) < 1e-3);
+  const told = known.map((v) => [v, ...(tiny || Math.abs(v) >= 1 ? unit(v) : [1, ""])]);
+  const off = (digits) => told.some(([v, size]) => Math.abs(+(v / size).toFixed(digits) * size - v) > apart / 100);
+  let digits = 0;
+  while (digits < 9 && off(digits)) digits += 1;
+  const words = new Map(told.map(([v, size, letter]) => [v, `${+(v / size).toFixed(digits)}${letter}`]));
+  return values.map((v) => words.get(v) ?? "");
+}
+
+// What an axis of values shows: nothing that they cannot be, and a flat line in the middle, not at the bottom of a made-up hundred.
+export function range(low, high, [least, most]) {
+  if (low === null || high === null) return [0, 1];
+  const room = Math.abs(low) * 0.1 || 1;
+  const [from, to] = low < high ? uPlot.rangeNum(low, high, 0.1, true) : [low - room, high + room];
+  return [Math.max(from, Math.min(low, least)), Math.min(to, Math.max(high, most))];
 }
 
 // The runs that are drawn as one line: those that differ by their seed alone, where seeds are to be one.

@@ -1,4 +1,4 @@
-// Can the votes be trusted? Every alarm that rings, then the panel: each number with its interval, what it means, and what to do.
+// Can the votes, or whatever pays, be trusted? Every alarm that rings, then the panel: each number with its interval, what it means, and what to do.
 
 import { fill, h, oneLine, signed, withCode } from "./dom.js";
 import { ALARMS, TRUST } from "./glossary.js";
@@ -19,16 +19,34 @@ const BY_CHECKS = {
   "trust/judge_j": /^(approval|approved|weighted_majority)(:|$)/,
 };
 
+const voted = (found, name) => found[name]?.phases.train?.["trust/judges_per_pair"]?.n > 0;
+
+// What pays in a run; a file of debates names no reward, and may hold votes.
+function payer({ transcripts, reward } = {}, votes) {
+  if (transcripts) return votes ? "votes" : "answers";
+  if (!WITHOUT_VOTES.test(reward ?? "")) return "votes";
+  return BY_CHECKS["trust/judge_pair_accuracy"].test(reward) ? "judges" : "training";
+}
+
+// What one wants to know of these runs. Of votes it is asked only where there may be some.
+export function question(chosen, found, about) {
+  const kinds = chosen.map((name) => payer(about(name), voted(found, name)));
+  if (!kinds.length || kinds.includes("votes")) return "Can the votes be trusted?";
+  if (kinds.includes("judges")) return "Can the judges be trusted?";
+  return kinds.includes("training") ? "Is training healthy?" : "Do the answers agree?";
+}
+
 // `found` has the metrics of each run, `counted` what its last debates came to, `about` what the list of runs says of it.
 export async function drawPanel(node, chosen, found, counted, colour, about) {
   const measured = (name) => found[name]?.phases.train ?? {};
   const known = (name, key) => (counted[name]?.panel?.[key] ?? null) !== null || measured(name)[key]?.n > 0;
   const never = (name, key) => {
+    if (about(name)?.transcripts) return !known(name, key); // what a file does not hold will not come
     const paid = about(name)?.reward ?? "";
     if (!WITHOUT_VOTES.test(paid) || BY_CHECKS[key]?.test(paid)) return false;
     return !known(name, key) || (key === "trust/winner_correct" && /^(truth|majority|random)/.test(paid)); // nobody chose it
   };
-  // What to change of a training helps nobody with a file of debates; and what is not in it will not come.
+  // What to change of a training helps nobody with a file of debates.
   const training = chosen.some((name) => !about(name)?.transcripts);
   const possible = Object.keys(TRUST).filter(
     (key) => key !== "trust/mean_accuracy" && chosen.some((name) => measured(name)[key] && !never(name, key)),
@@ -104,26 +122,35 @@ function cell(run, { value, bounds, title, tone, words }, several, series, tint)
   );
 }
 
-// One card for an alarm, whichever runs it rings in.
-export function drawAlarms(node, chosen, found, colour) {
+// One card for an alarm, whichever runs it rings in. Where none rings, what was watched is named, and what was not.
+export function drawAlarms(node, chosen, found, colour, about) {
   const measured = (name, key) => found[name]?.phases.train?.[key];
+  // A run of an older moot says 0 of votes that nobody cast.
+  const silent = (name, key) => key === "alarm/random_noise" && payer(about(name)) === "training" && !voted(found, name);
+  const told = (name, key) => (measured(name, key)?.last ?? null) !== null && !silent(name, key);
   const cards = Object.keys(ALARMS).map((key) => {
     const ringing = chosen.filter((name) => measured(name, key)?.last);
     return ringing.length ? card(key, ringing, (name) => measured(name, key).step, colour) : null;
   });
   if (cards.some(Boolean)) return void fill(node, cards);
-  const keys = (name) => Object.keys(ALARMS).filter((key) => measured(name, key));
-  const told = chosen.filter((name) => keys(name).some((key) => measured(name, key).last !== null));
-  const waiting = chosen.some((name) => keys(name).length);
-  const others = `in ${told.map((name) => oneLine(name, 40)).join(", ")}. The others have not been measured`;
-  const quiet = !chosen.length
+  const keys = Object.keys(ALARMS);
+  const heard = chosen.filter((name) => keys.some((key) => told(name, key)));
+  const watched = keys.filter((key) => heard.length && heard.every((name) => told(name, key)));
+  const names = (list) => list.map((key) => ALARMS[key].name.toLowerCase()).join(", ");
+  const rest = keys.filter((key) => !watched.includes(key));
+  const nothing = !chosen.length
     ? "No run is chosen: tick one above."
-    : told.length
-      ? `No alarm rings${told.length < chosen.length ? ` ${others}` : ""}.`
-      : waiting
-        ? "Alarms are waiting: they speak once 20 debates of the last 5 steps were seen."
-        : "Alarms are not computed for files of debates: they watch training.";
-  fill(node, h("p", { class: told.length && told.length === chosen.length ? "calm" : "calm unsure" }, quiet));
+    : chosen.some((name) => keys.some((key) => measured(name, key)))
+      ? "Alarms are waiting: they speak once 20 debates of the last 5 steps were seen."
+      : "Alarms are not computed for files of debates: they watch training.";
+  if (!watched.length) return void fill(node, h("p", { class: "calm unsure" }, nothing));
+  const whole = heard.length === chosen.length;
+  const where = whole ? "" : ` in ${heard.map((name) => oneLine(name, 40)).join(", ")}; the others have not been measured`;
+  fill(
+    node,
+    h("p", { class: whole ? "calm" : "calm unsure" }, `No alarm rings${where}. Watched: ${names(watched)}.`),
+    rest.length ? h("p", { class: "quiet" }, `Nothing to measure ${chosen.length > 1 ? "in all of them" : "here"} for: ${names(rest)}.`) : null,
+  );
 }
 
 function card(key, ringing, step, colour) {

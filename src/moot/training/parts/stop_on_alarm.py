@@ -7,7 +7,7 @@ from typing import Any
 
 from moot.players.checkpoints import ALARMED
 from moot.rl.alarms import ALARMS
-from moot.rl.best import ranking, told_best
+from moot.rl.best import told_best
 from moot.training.part import Part
 from moot.training.state import History, Setup, Stopped
 
@@ -24,7 +24,7 @@ class StopOnAlarm(Part):
         if not ringing:
             return
         told = " ".join(f"{name} rings: {ALARMS[name].means} {ALARMS[name].remedy}" for name in ringing)
-        best = told_best(setup.run.metrics(), history.best, ranking(setup.config))
+        best = told_best(setup.run.metrics(), history.best)
         result = f"its best checkpoint, {best}; moot eval, export and ask take that for {setup.run.path}."
         none = "No evaluation names a best step, so its result is its last."
         raise Stopped(told + (f" The run's result is {result}" if best else f" {none}"))
