@@ -63,7 +63,7 @@ class Worker:
         give_up_when(lambda: self._closing or self._given_up())
         refusal = "the local engine is closed"
         try:
-            while not self._closing:
+            while self._hears():
                 if not self._turn():
                     self._bell.get()
         except BaseException as error:  # a fault of ours; nobody may wait for a thread that is gone
@@ -72,10 +72,14 @@ class Worker:
         finally:
             self._end(refusal)
 
+    def _hears(self) -> bool:
+        """False once it is closed. Rings are taken before anything is looked at: what comes after rings again."""
+        while not self._bell.empty():
+            self._bell.get()
+        return not self._closing
+
     def _turn(self) -> bool:
         """One job and one step, where there are any. Whether there was something to do."""
-        while not self._bell.empty():  # before the look: what comes during it rings again
-            self._bell.get()
         if jobs := self._jobs.take(1):
             self._before()
             self._given_up = jobs[0][2]
