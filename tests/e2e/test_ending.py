@@ -59,6 +59,69 @@ def test_ctrl_c_is_heard_at_once_where_the_work_takes_long_to_end() -> None:
     assert (done.stdout, done.stderr) == ("ended 1\n", "moot: stopping after this pass\n")
 
 
+BUSY = """
+import asyncio, os, signal, threading, time
+from moot.cli import ending
+
+ending.UNHEARD_S = {unheard_s}
+
+def send(name):
+    os.kill(os.getpid(), signal.Signals['SIG' + name])
+
+async def one():
+    try:
+        send('{first}')
+        if '{second}':
+            threading.Timer({after_s}, send, ['{second}']).start()
+        begun = time.monotonic()
+        while time.monotonic() < begun + {busy_s}:
+            pass
+        await asyncio.sleep(60)
+    finally:
+        print('closed after', 'a while' if time.monotonic() < begun + {busy_s} else 'the work')
+
+async def work():
+    async with asyncio.TaskGroup() as group:
+        group.create_task(one())
+        group.create_task(asyncio.sleep(60))
+
+with ending.terminated_as_interrupted():
+    try:
+        ending.interruptible(work())
+    except KeyboardInterrupt:
+        print('ended')
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "unheard_s"), [("TERM", "", 0.5), ("INT", "", 0.5), ("TERM", "INT", 600), ("INT", "TERM", 600)]
+)
+def test_work_that_never_pauses_is_broken_off(first: str, second: str, unheard_s: float) -> None:
+    """By a second signal, or some time after the first; what it holds is closed all the same."""
+    program = BUSY.format(first=first, second=second, after_s=0.5, unheard_s=unheard_s, busy_s=600)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30)
+    assert (done.stdout, done.stderr) == ("closed after a while\nended\n", "")
+
+
+def test_two_signals_at_once_are_one_and_tear_nothing() -> None:
+    """A terminal sends Ctrl-C to a command, and so may the program that started it."""
+    program = BUSY.format(first="INT", second="INT", after_s=0, unheard_s=600, busy_s=1)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30)
+    assert (done.stdout, done.stderr) == ("closed after the work\nended\n", "")
+
+
+def test_a_second_ctrl_c_does_not_wait_for_what_is_being_closed() -> None:
+    program = (
+        "import asyncio, os, signal\nfrom moot.cli import ending\n\n"
+        "async def work():\n"
+        "    try:\n        os.kill(os.getpid(), signal.SIGINT)\n        await asyncio.sleep(60)\n"
+        "    finally:\n        os.kill(os.getpid(), signal.SIGINT)\n        await asyncio.sleep(60)\n\n"
+        "try:\n    ending.interruptible(work())\nexcept KeyboardInterrupt:\n    print('ended')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30)
+    assert (done.stdout, done.stderr) == ("ended\n", "")
+
+
 def test_term_ends_a_command_without_a_loop_as_ctrl_c_does(tmp_path: Path) -> None:
     """`moot score -` waits for its input; TERM finds it there."""
     started = subprocess.Popen(

@@ -207,6 +207,11 @@ def test_what_cannot_be_paid_is_refused() -> None:
         ("majority:checks=2", "reward majority has no settings"),
         ("weighted_majority:j=1", "j must be above -1 and below 1, got 1.0; moot judge measures it"),
         ("weighted_majority:checks=0", "checks must be at least 1, got 0"),
+        *(
+            (f"{name}:checks=999999999", f"{name}:checks=999999999: checks must be at most 1000, got 999999999")
+            for name in ("approval", "approved", "weighted_majority")
+        ),
+        ("pairs:opponents=1001", "opponents must be at most 1000, got 1001"),
     ],
 )
 def test_settings_of_a_reward_that_are_wrong_are_told(reward: str, why: str) -> None:

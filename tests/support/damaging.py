@@ -142,11 +142,16 @@ def swap_kinds(run: Path, chance: random.Random) -> str:
 
 WRITTEN = [
     "lock", "lock.held", "run.json", "metrics.jsonl", "metrics.jsonl.tmp", "run.json.tmp", "visits.jsonl", "labels.jsonl", "debates",
-    "held_out", "checkpoints", "evals", "aside", "debates/000003.jsonl", "held_out/000000.json", "checkpoints/000003",
+    "held_out", "checkpoints", "evals", "aside", "export", "debates/000003.jsonl", "held_out/000000.json", "checkpoints/000003",
     "checkpoints/000003/state.json", "checkpoints/000003/scripted.json", "checkpoints/000004.tmp", "evals/countdown-step3",
     "evals/countdown-step3/answers.jsonl", "evals/countdown-step3/report.json", "evals/countdown-step3/report.md",
     "evals/countdown-step3/report.json.tmp", "judge", "judge/steps.jsonl", "judge/held_out.jsonl", "judge/serving.json", "judge/000001",
     "loggers.json", "tensorboard",
+]  # fmt: skip
+COUNTED_REWARDS = ["approval:checks", "approved:checks", "pairs:opponents", "weighted_majority:checks"]
+COUNTED_PARTS = [
+    "frozen_labels:samples", "judge_training:exercises", "judge_training:checks", "judge_training:held_out", "judge_training:answers",
+    "judge_filter:checks", "program_votes:programs", "hard_agents:agents", "easy_agents:agents", "rounds_as_needed:extra_rounds",
 ]  # fmt: skip
 HUGE = ["1" + "0" * 30, "1" + "0" * 400, "-1" + "0" * 400, "1e999", "1" + "0" * 5000, "NaN"]
 
@@ -248,7 +253,7 @@ def sealed(run: Path, chance: random.Random) -> str:
         owner, key = chance.choice(list(_places(body)))
         owner[key] = chance.choice(ODD)
         text = json.dumps(body)
-    except (IndexError, ValueError, KeyError, TypeError):
+    except (IndexError, ValueError, KeyError, TypeError, RecursionError):
         return "no state"
     file.write_text(json.dumps({"sha256": hashlib.sha256(text.encode()).hexdigest(), "body": text}))
     return f"{file.parent.name}: {key} is odd under its seal"
@@ -261,11 +266,29 @@ def code(run: Path, chance: random.Random) -> str:
         file = chance.choice(files)
         content = json.loads(file.read_text())
         owner, key = chance.choice([(owner, key) for owner, key in _places(content) if isinstance(owner[key], str)])
-    except (IndexError, ValueError):
+    except (IndexError, ValueError, RecursionError):  # another damage nested it
         return "no words"
     owner[key] = f"{outside(run) / 'evil.py'}:f"
     file.write_text(json.dumps(content))
     return f"{file.name}: {key} names code"
+
+
+def too_many(run: Path, chance: random.Random) -> str:
+    """A count that is a number like others, and more than anybody waits for."""
+    try:
+        header = json.loads((run / "run.json").read_text())
+        config, number = header["config"], chance.choice([10_001, 10**6, 10**9 - 1])
+        match chance.choice(["eval_questions", "reward", "part"]):
+            case "eval_questions":
+                config["eval_questions"] = number
+            case "reward":
+                config["protocol"]["reward"] = chance.choice(COUNTED_REWARDS) + f"={number}"
+            case _:
+                config["parts"] = [chance.choice(COUNTED_PARTS) + f"={number}"]
+        (run / "run.json").write_text(json.dumps(header))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return "no settings"
+    return f"run.json asks for {number} of something"
 
 
 def odd_arrays(run: Path, chance: random.Random) -> str:
@@ -296,5 +319,5 @@ def odd_arrays(run: Path, chance: random.Random) -> str:
 
 KINDS: list[Callable[[Path, random.Random], str]] = [
     flip_bytes, cut, cut_lines, remove, add, odd_value, odd_value, odd_value, swap_kinds,
-    link, link, pipe, pipe, sparse, line_ends, in_text, in_text, sealed, code, odd_arrays,
+    link, link, pipe, pipe, sparse, line_ends, in_text, in_text, sealed, code, odd_arrays, too_many,
 ]  # fmt: skip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -28,6 +27,8 @@ from moot.tasks.answers import grade
 from moot.tokens.datums import datums
 from moot.tokens.played import PlayedDebate
 from moot.tokens.rendering import Rendering
+from moot.util.disk import refuse_links
+from moot.util.files import write_lines
 from moot.util.safe_text import counted, one_line, plain
 
 
@@ -55,6 +56,7 @@ class Demo:
         if self.debates < 1 or self.num_agents < 1 or self.max_rounds < 1:
             given = f"{self.debates}, {self.num_agents} and {self.max_rounds}"
             raise ConfigError(f"debates, num_agents and max_rounds must be at least 1, got {given}")
+        refuse_links(self.out.parent, {self.out.name})
         console = Terminal()
         protocol = preset(self.protocol)
         engine = ScriptedEngine(style=self.style, seed=self.seed)
@@ -82,7 +84,7 @@ class Demo:
         show(taught[shown], console, "How the votes were counted")
 
         self.out.parent.mkdir(parents=True, exist_ok=True)
-        self.out.write_text("".join(json.dumps(to_transcript(debate.debate)) + "\n" for debate in played))
+        write_lines(self.out, [to_transcript(debate.debate) for debate in played])
         metrics = reward_metrics(taught) | rollout_metrics(played)
         console.say(
             f"\n{counted(len(played), 'debate')}, {metrics['env/all/total_turns']:.0f} turns, "

@@ -11,13 +11,16 @@ import errno
 import signal
 import sys
 import threading
-from collections.abc import Coroutine, Iterator
+import time
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from types import FrameType
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 PATIENCE_S = 0.3
 """Seconds after Ctrl-C in which nobody wonders whether it was heard."""
+UNHEARD_S = 5.0
+"""Seconds after which work that never pauses is broken off where it stands."""
 
 
 class Ended(Exception):
@@ -51,26 +54,50 @@ def kept(continuing: str, place: object) -> Iterator[None]:
 
 
 def interruptible(work: Coroutine[Any, Any, T]) -> T:
-    """Runs it. Ctrl-C and TERM cancel it, so that files and engines are closed in order: KeyboardInterrupt."""
+    """Runs it. Ctrl-C and TERM cancel it, so that files and engines are closed in order: KeyboardInterrupt.
+
+    Work that does not pause to hear of it is broken off where it stands: by a second signal, or after a while."""
     import asyncio
+
+    main, ended = threading.get_ident(), threading.Event()
+    unheard: float | None = None
+    """Since when a signal waits to be heard."""
 
     async def go() -> T:
         task = asyncio.ensure_future(work)
         loop = asyncio.get_running_loop()
 
         def stop() -> None:
+            nonlocal unheard
+            unheard = None
             if not task.cancelling():
                 loop.call_later(PATIENCE_S, complain, "stopping after this pass")  # not told where it has ended by then
             task.cancel()
 
-        for number in (signal.SIGINT, *_ends()):
-            loop.add_signal_handler(number, stop)
-        return await task
+        def ask(number: int, frame: FrameType | None) -> None:
+            nonlocal unheard
+            now = time.monotonic()
+            if unheard is not None and now - unheard > PATIENCE_S:  # two at once are one: some send it for another
+                unheard = None
+                raise asyncio.CancelledError
+            unheard = unheard or now
+            loop.call_soon_threadsafe(stop)
 
+        with _handled((signal.SIGINT, *_ends()), ask):
+            return await task
+
+    def remind() -> None:
+        while not ended.wait(UNHEARD_S / 10):
+            if (since := unheard) is not None and time.monotonic() - since > UNHEARD_S:
+                signal.pthread_kill(main, signal.SIGINT)
+
+    threading.Thread(target=remind, name="reminder", daemon=True).start()
     try:
         return asyncio.run(go())
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
+    finally:
+        ended.set()
 
 
 @contextlib.contextmanager
@@ -83,12 +110,18 @@ def terminated_as_interrupted() -> Iterator[None]:
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    before = {number: signal.signal(number, interrupt) for number in _ends()}
+    with _handled(_ends(), interrupt):
+        yield
+
+
+@contextlib.contextmanager
+def _handled(numbers: Iterable[int], handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    before = {number: signal.signal(number, handler) for number in numbers}
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
 
 
 def _ends() -> list[int]:

@@ -16,7 +16,7 @@ from moot.runs import Run
 from moot.tools.export.hub import check_push, push_folder
 from moot.tools.export.kinds import KINDS, Exporting, Options
 from moot.tools.export.labels import export_labels
-from moot.tools.export.places import check_free
+from moot.tools.export.places import check_free, place_beside
 from moot.util.safe_text import counted, one_line
 
 
@@ -95,7 +95,9 @@ class Export:
             return self._labels(named, console)
         options = Options(**{option.name: getattr(self, option.name) for option in fields(Options)})
         runs = [Run.open(path) for path in self.runs]
-        job = Exporting(runs, self.out or self.runs[0] / "export", options, console.note, console.status, bar, _merge)
+        job = Exporting(
+            runs, self.out or place_beside(self.runs[0]), options, console.note, console.status, bar, _merge
+        )
         job.check(kinds, self.force)
         try:
             with kept("Export again.", job.out):
@@ -115,7 +117,7 @@ class Export:
         if len(self.runs) > 1 or self.push is not None or set(named) - {"supervised"}:
             raise ConfigError("a file of labels makes one set, supervised.jsonl; name one file, and no other kind")
         (file,) = self.runs
-        target = (self.out or file.parent / "export") / "supervised.jsonl"
+        target = (self.out or place_beside(file.parent)) / "supervised.jsonl"
         check_free([target], self.force)
         written = export_labels(file, target, self.only_right)
         left = "".join(f"; {count} left out: {reason}" for reason, count in written.left_out.items())

@@ -24,6 +24,7 @@ from moot.errors import ConfigError
 from moot.rl.lookup import find_reward
 from moot.tokens.played import PlayedDebate
 from moot.tools.transcripts import BadLine, as_json, failures, score
+from moot.util.disk import read_file
 from moot.util.safe_text import counted, one_line, plain
 
 REWARD_HELP = f"{reward_names()}. Wins over what a line says."
@@ -105,7 +106,7 @@ def _refuse_runs(file: str) -> None:
 
 def _lines(file: str) -> Iterator[str]:
     """Split at line feeds alone, as JSON lines are; what is not UTF-8 becomes a line that is not JSON."""
-    raw = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    raw = sys.stdin.buffer.read() if file == "-" else read_file(Path(file))
     for line in raw.removeprefix(b"\xef\xbb\xbf").split(b"\n"):
         try:
             yield line.decode("utf-8")

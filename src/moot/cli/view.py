@@ -65,7 +65,7 @@ class View:
             transcripts = Transcripts(places, Path(scratch))
             runs = Runs((*(place for place in places if place.is_dir()), Path(scratch)), transcripts.refresh)
             trials = Trials(places)
-            judged = len(trials.all())
+            judged = trials.reports()
             summaries = [run.summary() for run in runs.all().values()]
             cache = cache_folder(Path(scratch) / ".index")
             tidy(cache)
@@ -74,12 +74,15 @@ class View:
             where = f"http://127.0.0.1:{listening.getsockname()[1]}/?token={app.token}"
 
             def ready() -> None:
-                judges = f", {counted(judged, 'measurement')} of judges" if judged else ""
+                judges = f", {counted(len(judged), 'measurement')} of judges" if judged else ""
                 known = f"{counted(len(summaries), 'run')}{judges}. New ones turn up by themselves."
                 console.say(known if summaries or judged else _NONE)
                 for summary in summaries:
                     if summary["trouble"]:
                         console.say(f"{summary['name']}: {summary['trouble']}", "yellow")
+                for name, report in judged.items():
+                    if report and "trouble" in report:
+                        console.say(f"{name}: {report['trouble']}", "yellow")
                 console.say(f"Look at them: {where}   (Ctrl-C stops)", "green")
                 if self.open:
                     webbrowser.open(where)

@@ -18,6 +18,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from moot.errors import ConfigError
+from moot.util.disk import read_file
 
 NEEDED = ("question", "rule", "answers", "choices", "position", "positions")
 """Places that a text may not lose: without them nobody knows what is asked, what was said, or what to choose from."""
@@ -160,7 +161,7 @@ PLACES = frozenset(place for text in DEFAULT.texts.values() for place in _PLACE.
 def load_prompts(path: str) -> Prompts:
     """A user's file over the defaults."""
     try:
-        source = Path(path).expanduser().read_text(encoding="utf-8")
+        source = read_file(Path(path).expanduser()).decode()
         given = tomllib.loads(source)
     except OSError as error:
         raise ConfigError(

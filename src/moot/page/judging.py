@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
@@ -11,17 +10,17 @@ from typing import Any
 
 from moot.errors import ConfigError
 from moot.page.index import LONGEST_LINE
-from moot.page.runs import LARGEST_JSON, UNREADABLE, inside
+from moot.page.runs import DEEPEST, LARGEST, LARGEST_JSON, UNREADABLE, Outside, depth, inside
 from moot.util.disk import opened, read_file
 from moot.util.files import lines_in
 from moot.util.json_text import read_json
 
-MOST = 50
-"""Questions in one answer."""
+MOST, MOST_BYTES = 50, 2**24
+"""Questions in one answer; and bytes after which it has no further one."""
 
 
 def is_trial(folder: Path) -> bool:
-    """Whether it holds a report on judges; a run's evaluations have other reports."""
+    """Whether it holds a report on judges, damaged or not; a run's evaluations have other reports."""
     return (folder / "report.json").is_file() and not (folder / "run.json").exists() and _report(folder) is not None
 
 
@@ -40,6 +39,7 @@ class Trials:
         return found
 
     def reports(self) -> dict[str, Any]:
+        """By folder. One that cannot be read says so in its `trouble`."""
         return {name: _report(folder) for name, folder in self.all().items()}
 
     def questions(self, name: str, begin: int) -> dict[str, Any] | None:
@@ -48,13 +48,14 @@ class Trials:
         if folder is None:
             return None
         rows: list[Any] = []
-        more = False
-        with contextlib.suppress(*UNREADABLE), opened(inside(folder, "asked.jsonl"), math.inf) as file:
-            for _, line in islice(lines_in(file, LONGEST_LINE), begin, begin + MOST + 1):
-                more = len(rows) == MOST
-                if not more:
-                    rows.append(_row(line))
-        return {"rows": rows, "next": begin + MOST if more else None}
+        size, more = 0, False
+        with contextlib.suppress(OSError, Outside), opened(inside(folder, "asked.jsonl"), LARGEST) as file:
+            for _, line in islice(lines_in(file, LONGEST_LINE), begin, None):
+                if more := len(rows) == MOST or size > MOST_BYTES:
+                    break
+                rows.append(_row(line))
+                size += len(line)
+        return {"rows": rows, "next": begin + len(rows) if more else None}
 
 
 def _free(name: str, taken: dict[str, Path]) -> str:
@@ -65,16 +66,25 @@ def _free(name: str, taken: dict[str, Path]) -> str:
 
 
 def _report(folder: Path) -> dict[str, Any] | None:
+    """What it says; None where it is no report on judges, and its `trouble` where only the file beside it says that it
+    is one."""
     try:
         report = read_json(read_file(inside(folder, "report.json"), LARGEST_JSON))
-        rows = report["rows"]
-        return (
-            report
-            if isinstance(rows, list) and all("pair_accuracy" in row and "ballot" in row for row in rows)
-            else None
-        )
-    except (*UNREADABLE, ValueError, KeyError, TypeError):
-        return None
+        if depth(report, DEEPEST) > DEEPEST:
+            raise ConfigError(f"it is nested more than {DEEPEST} deep")
+        if isinstance(report, dict) and _on_judges(report.get("rows")):
+            return {key: value for key, value in report.items() if key != "trouble"}  # which is ours to say
+        trouble = "it holds no rows of judges"
+    except UNREADABLE as error:
+        trouble = str(error)
+    judged = (folder / "asked.jsonl").exists()
+    return {"rows": [], "trouble": f"report.json cannot be read: {trouble}"} if judged else None
+
+
+def _on_judges(rows: Any) -> bool:
+    return isinstance(rows, list) and all(
+        isinstance(row, dict) and {"pair_accuracy", "ballot"} <= {*row} for row in rows
+    )
 
 
 def _row(line: bytes) -> dict[str, Any]:

@@ -128,7 +128,7 @@ class Watched:
             header = read_json(read_file(inside(self.path, "run.json"), LARGEST_JSON))
         except (OSError, Outside) as error:
             raise ConfigError(f"run.json cannot be read: {error}") from None
-        if _depth(header, DEEPEST) > DEEPEST:
+        if depth(header, DEEPEST) > DEEPEST:
             raise ConfigError(f"run.json is nested more than {DEEPEST} deep")
         return header if isinstance(header, dict) else {}
 
@@ -231,7 +231,7 @@ def shown_path(path: Path, config: Mapping[str, Any]) -> str:
     return str(config.get("file") or path) if config.get("transcripts") else str(path)
 
 
-def _depth(value: Any, most: int) -> int:
+def depth(value: Any, most: int) -> int:
     """How deep lists and objects stand in one another, counted as far as one more than `most`."""
     depth, level = 0, [value]
     while level and depth <= most:

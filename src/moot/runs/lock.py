@@ -20,7 +20,7 @@ from moot.util.disk import refuse_links
 NAME, HELD = "lock", "lock.held"
 PARTS = {
     NAME, HELD, "run.json", "metrics.jsonl", "labels.jsonl", "visits.jsonl", "warm_own.json", "warm_wrong.json",
-    "debates", "held_out", "checkpoints", "evals", "aside", "judge", "loggers.json", "tensorboard",
+    "debates", "held_out", "checkpoints", "evals", "aside", "judge", "export", "loggers.json", "tensorboard",
 }  # fmt: skip
 """What moot writes in a run; other files there are somebody's own."""
 

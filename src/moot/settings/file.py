@@ -19,6 +19,7 @@ from moot.debate.typed_fields import check_type, near
 from moot.errors import ConfigError
 from moot.settings.part_names import part_instead
 from moot.settings.train import TrainConfig
+from moot.util.disk import read_file
 
 _FIELDS = {"with": "parts", "from": "start"}
 """Names of settings that Python cannot have."""
@@ -89,7 +90,8 @@ def _read(path: Path) -> Mapping[str, Any]:
 
     kind = "JSON" if path.suffix == ".json" else "YAML"
     try:
-        content = json.loads(path.read_text()) if kind == "JSON" else yaml.safe_load(path.read_text())
+        written = read_file(path).decode()
+        content = json.loads(written) if kind == "JSON" else yaml.safe_load(written)
     except (ValueError, yaml.YAMLError, RecursionError) as error:
         raise ConfigError(f"{path} cannot be read as {kind}: {' '.join(str(error).split())}") from None
     if isinstance(content, Mapping) and isinstance(content.get("config"), Mapping):

@@ -134,7 +134,7 @@ class TrainConfig:
     eval_every: Annotated[int, Ge(0), ON_RESUME] = 50
     """Steps between evaluations on held-out questions. There is also one before the first step and one after the last;
     0 means none."""
-    eval_questions: Annotated[int, Ge(0), Le(1_000_000)] = 64
+    eval_questions: Annotated[int, Ge(0), Le(10_000)] = 64
     """Held-out questions per evaluation."""
     eval_modes: tuple[str, ...] = ()
     """What an evaluation measures besides debates: direct (one plain answer), vote (the plurality of five), debate+vote

@@ -32,11 +32,16 @@ def halves(rng: random.Random) -> Iterator[bool]:
         yield from (first, not first)
 
 
+FRUITLESS = 10_000
+"""Questions in a row that are known already, after which no new one is waited for."""
+
+
 def distinct(questions: Iterable[Question], count: int) -> tuple[Question, ...]:
-    """The first `count` with texts of their own; fewer where there are no more."""
+    """The first `count` with texts of their own; fewer where there seem to be no more."""
     found: dict[str, Question] = {}
-    coming = iter(questions)
-    while len(found) < count and (question := next(coming, None)) is not None:
+    coming, known = iter(questions), 0
+    while len(found) < count and known < FRUITLESS and (question := next(coming, None)) is not None:
+        known = known + 1 if question.text in found else 0
         found.setdefault(question.text, question)
     return tuple(found.values())
 

@@ -51,7 +51,9 @@ def read_file(path: Path, largest: int = LARGEST) -> bytes:
 
 def _refuse_odd(path: Path, status: os.stat_result) -> None:
     if kind := _ODD.get(stat.S_IFMT(status.st_mode)):
-        raise ConfigError(f"{path} is {kind}, and a plain file or folder is wanted there; put back what moot wrote")
+        raise ConfigError(
+            f"{path} is {kind}, and a plain file or folder is wanted there; put back what moot wrote, or name another"
+        )
 
 
 def refuse_links(folder: Path, parts: Collection[str]) -> None:

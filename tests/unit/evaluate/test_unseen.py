@@ -81,6 +81,12 @@ def test_numbers_of_questions_that_no_memory_holds_are_refused(name: str) -> Non
         replace(CONFIG.optim, **{name: 10**12}) if of_optim else replace(CONFIG, **{name: 10**12})
 
 
+def test_no_run_asks_for_more_held_out_questions_than_anybody_waits_for() -> None:
+    assert replace(CONFIG, eval_questions=10_000).eval_questions == 10_000
+    with pytest.raises(ConfigError, match="eval_questions must be at most 10000, got 1000000"):
+        replace(CONFIG, eval_questions=1_000_000)
+
+
 def test_a_run_that_says_it_started_from_itself_is_looked_at_once(tmp_path: Path) -> None:
     config = replace(CONFIG, model=replace(CONFIG.model, engine="scripted"), start=str(tmp_path / "run"))
     run = Run.create(tmp_path / "run", config.as_dict(), {})

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from pathlib import Path
 
 import pytest
 
 from moot.cli.main import main
+from moot.errors import ConfigError
+from support.requesting import ask
+
+pytest.importorskip("starlette")
+
 from moot.page.judging import MOST, Trials, is_trial
+from moot.page.runs import Runs
+from moot.page.server import make_app
 
 
 @pytest.fixture
@@ -72,3 +81,39 @@ def test_a_damaged_line_costs_its_own_place_and_what_is_no_report_is_passed_by(f
     (folder / "asked.jsonl").unlink()
     (folder / "asked.jsonl").symlink_to(tmp_path / "answers.jsonl")  # leads out of the folder
     assert trials.questions("one", 0) == {"rows": [], "next": None}
+
+
+def test_verdicts_of_any_size_are_refused_and_long_ones_come_a_few_at_a_time(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trials, file = Trials([folder]), folder / "asked.jsonl"
+    monkeypatch.setattr("moot.page.judging.MOST_BYTES", 10)
+    begins = [0, 1, 2]
+    found = [trials.questions("one", begin) for begin in begins]
+    assert [(len(part["rows"]), part["next"]) for part in found if part] == [(1, 1), (1, 2), (1, None)]
+    os.truncate(file, 200 * 2**30)
+    with pytest.raises(ConfigError, match=r"asked\.jsonl has 214,748,364,800 bytes, and at most"):
+        trials.questions("one", 3000)
+
+
+@pytest.mark.parametrize(
+    ("damage", "trouble"),
+    [
+        ("deep", "it is nested more than 100 deep"),
+        ("words", "it holds no rows of judges"),
+        ("cut", "not JSON"),
+    ],
+)
+def test_a_damaged_report_says_so_in_its_own_place_and_hides_no_other(folder: Path, damage: str, trouble: str) -> None:
+    other = folder.parent / "other"
+    shutil.copytree(folder, other)
+    text = (other / "report.json").read_text()
+    deep = json.dumps({**json.loads(text), "extra": json.loads("[" * 700 + "]" * 700)})
+    words = json.dumps({"rows": ["pair_accuracy and ballot"]})
+    (other / "report.json").write_text({"deep": deep, "words": words, "cut": text[:-9]}[damage])
+    answer = ask(make_app(Runs([]), folder.parent / "cache", Trials([folder.parent])), "/api/judges")
+    assert answer.status == 200
+    reports = json.loads(answer.body)
+    assert reports["one"] == json.loads(text)
+    assert list(reports) == ["one", "other"] and reports["other"]["rows"] == []
+    assert reports["other"]["trouble"].startswith(f"report.json cannot be read: {trouble}")

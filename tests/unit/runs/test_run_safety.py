@@ -298,6 +298,7 @@ def test_where_the_folder_cannot_be_locked_its_file_is(run: Run, monkeypatch: py
         "aside",
         "lock.held",
         "judge",
+        "export",
         "tensorboard",
         "loggers.json",
     ],
@@ -315,11 +316,13 @@ def test_a_part_that_is_a_link_is_refused_by_name_and_nothing_outside_changes(
     for command in (
         ["train", "--resume", str(run.path), "--num-train-datapoints", "6"],
         ["eval", str(run.path), "--questions", "1"],
+        *([["export", str(run.path), "--html", "--force"]] if part == "export" else []),
     ):
         assert main(command) == 2
         said = capsys.readouterr().err
         assert (
-            said == f"moot: {place} is a link, and a plain file or folder is wanted there; put back what moot wrote\n"
+            said
+            == f"moot: {place} is a link, and a plain file or folder is wanted there; put back what moot wrote, or name another\n"
         )
         assert files(run.path.parent) == before
 

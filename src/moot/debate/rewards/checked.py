@@ -29,6 +29,8 @@ from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
 from moot.errors import ConfigError
 
+MOST = 1000
+"""Checks or opponents of an answer: a run may come from somebody else, and all are asked for at once."""
 ANSWER = {"solution": "generator", "evaluation": "generator"}
 
 
@@ -45,7 +47,7 @@ class ApprovalSettings:
     least of them."""
 
     def __post_init__(self) -> None:
-        _check_least("checks", self.checks)
+        _check_count("checks", self.checks)
         _check_margin(self.vote_margin)
 
 
@@ -59,13 +61,14 @@ class PairsSettings:
     """What a judge is shown of an answer: the whole solution, or the final answer alone."""
 
     def __post_init__(self) -> None:
-        _check_least("opponents", self.opponents)
+        _check_count("opponents", self.opponents)
         _check_margin(self.vote_margin)
 
 
-def _check_least(name: str, value: int) -> None:
-    if isinstance(value, int) and value < 1:
-        raise ConfigError(f"{name} must be at least 1, got {value}")
+def _check_count(name: str, value: int) -> None:
+    if isinstance(value, int) and not 1 <= value <= MOST:
+        limit = "at least 1" if value < 1 else f"at most {MOST}"
+        raise ConfigError(f"{name} must be {limit}, got {value}")
 
 
 def _check_margin(value: float) -> None:

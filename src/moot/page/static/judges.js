@@ -60,7 +60,7 @@ export function judgesView(main, query, runs, judges) {
               )
             : h("span", { class: "of" }, oneLine(name, 80)),
         ),
-        h("p", { class: "quiet" }, `Task ${oneLine(report.task, 60)} · ${plural(Math.max(0, ...rows.map((row) => row.questions ?? 0)), "question")} with right and wrong answers`),
+        report.trouble ? h("p", { class: "bad" }, visible(report.trouble)) : h("p", { class: "quiet" }, `Task ${oneLine(report.task, 60)} · ${plural(Math.max(0, ...rows.map((row) => row.questions ?? 0)), "question")} with right and wrong answers`),
         report.advice ? h("p", { class: "advice" }, visible(report.advice)) : null,
       ),
       h(
@@ -69,7 +69,7 @@ export function judgesView(main, query, runs, judges) {
         bars("Pair accuracy", "Pairs of a right and a wrong answer in which the right one scores higher. One half is guessing.", rows, "pair_accuracy", [0, 1], 0.5),
         bars("J", "Right answers that are approved, minus wrong ones. At 0 approval says nothing.", rows, "j", [-1, 1], 0),
       ),
-      h("section", {}, table(rows)),
+      report.trouble ? null : h("section", {}, table(rows)),
       verdicts(name, query),
     );
   }

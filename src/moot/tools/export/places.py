@@ -10,6 +10,15 @@ from typing import IO
 from moot.errors import ConfigError
 from moot.util import disk
 
+OWN = "export"
+"""Where it goes beside what is exported, unless another place is named."""
+
+
+def place_beside(folder: Path) -> Path:
+    """Refused where somebody else made it lead elsewhere."""
+    disk.refuse_links(folder, {OWN})
+    return folder / OWN
+
 
 def check_free(targets: Iterable[Path], force: bool) -> None:
     """Before anything is written, so that a refusal costs nothing."""

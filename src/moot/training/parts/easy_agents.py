@@ -26,7 +26,7 @@ class EasyAgents(Part):
 
     @dataclass(frozen=True)
     class Settings:
-        agents: Annotated[int, Field(ge=3)] = 3
+        agents: Annotated[int, Field(ge=3, le=1000)] = 3
         """How many debate it then; at least 3, because with fewer nobody can vote."""
 
     settings: Settings

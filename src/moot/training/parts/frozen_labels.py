@@ -72,7 +72,7 @@ class FrozenLabels(BesideStillWeights):
         weights: str = "start"
         """Whose plurality is the answer: base, start, ema, RUN or RUN@STEP, which answer each question before it is
         debated."""
-        samples: Annotated[int, Field(ge=1)] = 8
+        samples: Annotated[int, Field(ge=1, le=1000)] = 8
         """Answers from which each label is made."""
         band: Band = (0.3, 0.9)
         """Only questions are debated whose plurality has a share of the samples in this band: below it the label is

@@ -23,7 +23,7 @@ class HardAgents(Part):
 
     @dataclass(frozen=True)
     class Settings:
-        agents: Annotated[int, Field(ge=3)] = 5
+        agents: Annotated[int, Field(ge=3, le=1000)] = 5
         """How many debate it then; at least 3, because with fewer nobody can vote."""
 
     settings: Settings

@@ -39,7 +39,7 @@ class JudgeFilter(Part):
 
     @dataclass(frozen=True)
     class Settings:
-        checks: Annotated[int, Field(ge=1)] = 4
+        checks: Annotated[int, Field(ge=1, le=1000)] = 4
         """How often the judge checks the plurality."""
         least: Annotated[float, Field(ge=0, le=1)] = 0.5
         """The mean of its checks must be above this."""

@@ -46,11 +46,11 @@ class JudgeTraining(Part):
         """Iterations of self-play from one further step of it to the next; 0: it stands still."""
         renewed: Annotated[int, Field(ge=1)] = 4
         """Further steps after which it is measured, and listened to from then on if it is no worse."""
-        exercises: Annotated[int, Field(ge=2)] = 24
+        exercises: Annotated[int, Field(ge=2, le=1000)] = 24
         """Answers that it judges in a step, half of them right."""
-        checks: Annotated[int, Field(ge=1)] = 4
+        checks: Annotated[int, Field(ge=1, le=1000)] = 4
         """How often it judges each."""
-        answers: Annotated[int, Field(ge=2)] = 8
+        answers: Annotated[int, Field(ge=2, le=1000)] = 8
         """Asked for each question before self-play, where the exercises are answers of the policy."""
         weight: Annotated[float, Field(gt=0)] = 1.0
         """Its learning rate, as a multiple of the policy's."""
@@ -59,7 +59,7 @@ class JudgeTraining(Part):
         show: Literal["auto", "solution", "answer"] = "auto"
         """What it is shown of an answer; auto: what the reward shows it, or the final answer where the task makes
         exercises."""
-        held_out: Annotated[int, Field(ge=4)] = 48
+        held_out: Annotated[int, Field(ge=4, le=1000)] = 48
         """Held-out answers on which it is measured."""
 
     settings: Settings

@@ -81,7 +81,7 @@ class ProgramVotes(Part):
 
     @dataclass(frozen=True)
     class Settings:
-        programs: Annotated[int, Field(ge=1)] = 4
+        programs: Annotated[int, Field(ge=1, le=1000)] = 4
         """Functions that are asked for about each question."""
 
     settings: Settings

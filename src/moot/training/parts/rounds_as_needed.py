@@ -23,7 +23,7 @@ class RoundsAsNeeded(Part):
         stop_when_settled: bool = False
         """End a debate after a round in which all agents give one answer. This saves tokens; cons@k and rewards then
         rest on fewer rounds."""
-        extra_rounds: Annotated[int, Field(ge=0)] = 0
+        extra_rounds: Annotated[int, Field(ge=0, le=1000)] = 0
         """Add up to this many rounds while the answers still differ."""
 
     settings: Settings

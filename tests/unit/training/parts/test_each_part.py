@@ -34,6 +34,7 @@ from moot.training.parts.easy_agents import EasyAgents, found_easy
 from moot.training.parts.hard_agents import still_open
 from moot.training.parts.past_selves import PastSelves, past_steps, seats_of_past_selves
 from moot.training.state import BatchQuestion, Lesson, Progress, Setup, Stopped
+from support.damaging import COUNTED_PARTS
 from support.dying import dies_after
 from unit.training.test_train import CONFIG, Silent, make_setup, untimed
 
@@ -469,6 +470,17 @@ def test_every_part_says_in_its_first_line_what_was_measured() -> None:
 def part_defaults(name: str) -> Part:
     needed = {"curriculum": ":tasks=arithmetic", "kl_penalty": ":coef=0.1", "min_signal": ":debates=1"}
     return find_part(name + needed.get(name, ""))
+
+
+@pytest.mark.parametrize("setting", COUNTED_PARTS)
+def test_counts_of_a_part_have_an_end(setting: str) -> None:
+    """A run may come from somebody else, and what it asks for at once stands in memory."""
+    name = setting.partition(":")[2]
+    assert getattr(find_part(f"{setting}=1000").settings, name) == 1000
+    with pytest.raises(
+        ConfigError, match=f"with {setting}=1001: {name} must be less than or equal to 1000, got '1001'"
+    ):
+        find_part(f"{setting}=1001")
 
 
 OWN = """
