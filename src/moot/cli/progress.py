@@ -27,6 +27,8 @@ from moot.tokens.played import PlayedDebate
 from moot.training.state import Watcher
 from moot.util.safe_text import counted
 
+MANY_UNREADABLE = 0.2
+"""The share of turns from which on the step's line says how many of all were cut."""
 PHASES = {"warm": "warm start", "self_play": "self-play", "eval": "evaluating"}
 
 
@@ -168,7 +170,7 @@ def line(row: dict[str, Any], total: int, step_s: float, elapsed_s: float, left:
                 *_known("judges right", _judging(row)),
                 *_j(row),
                 f"right {_share(measured(row, 'train_*/correct'))}",
-                f"unreadable {_share(row['parse_error'])}",
+                f"unreadable {_share(row['parse_error'])}{_cut(row)}",
                 f"sampler-trainer KL {_number(row['optim/kl_sample_train_v2'])}",
             ]
             parts += [f"ALARM {name.removeprefix('alarm/')}" for name in sorted(alarms(row))]
@@ -183,6 +185,12 @@ def _where(step: int, total: int, phase: str) -> str:
 
 def alarms(row: dict[str, Any]) -> set[str]:
     return {name for name, value in row.items() if name.startswith("alarm/") and value}
+
+
+def _cut(row: dict[str, Any]) -> str:
+    """The commonest reason, at once: the alarm with the remedy needs several steps."""
+    many = (row["parse_error"] or 0) >= MANY_UNREADABLE and row.get("turns/cut")
+    return f" ({_share(row['turns/cut'])} cut at --max-tokens)" if many else ""
 
 
 def _share(value: float | None) -> str:

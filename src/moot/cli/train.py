@@ -19,6 +19,7 @@ from moot.debate.prompts import temperature as seat_temperature
 from moot.debate.protocols import PRESETS as PROTOCOLS
 from moot.debate.scoring import Scoring, judge_warning, listed
 from moot.errors import ConfigError
+from moot.players.checkpoints import split_name
 from moot.players.untrusted import AGAIN, check_trusted, trained_names
 from moot.rl.lookup import estimator_names
 from moot.runs import Run
@@ -94,8 +95,9 @@ class Train:
         """The exit status where nothing is to be trained: a dry run, or a run that is finished."""
         from moot.cli.progress import summary
 
-        if self.resume is None and (note := demo_elsewhere(self.preset, config)):
-            console.note(note)
+        for note in filter(None, (demo_elsewhere(self.preset, config), started_elsewhere(config))):
+            if self.resume is None:
+                console.note(note)
         if self.dry_run:
             from moot.cli.plan import show_plan
 
@@ -223,12 +225,26 @@ def demo_elsewhere(preset: str, config: TrainConfig) -> str | None:
     questions."""
     d, demo = config.debate, PRESETS["demo"]
     at_home = config.model.model == demo.model.model and d.task.partition(":")[0] == demo.debate.task
-    if preset != "demo" or at_home or config.model.kind.scripted or d.max_tokens != demo.debate.max_tokens:
+    changed = d.max_tokens != demo.debate.max_tokens or config.protocol != demo.protocol  # by options or by a file
+    if preset != "demo" or at_home or config.model.kind.scripted or changed:
         return None
     return (
         f"the preset demo is made for {demo.model.model} on {demo.debate.task}: solutions of at most {d.max_tokens} "
         f"tokens, {config.optim.num_train_datapoints} questions. For other models and tasks start from --preset "
         "majority, easy, math or hard."
+    )
+
+
+def started_elsewhere(config: TrainConfig) -> str | None:
+    """Weights alone come with `--from`; who expects the settings too would train on other questions unnoticed."""
+    named = split_name(config.start) if config.start else None
+    theirs = config_of(Run.open(named[0])) if named else config
+    ours = (config.debate.task, config.protocol.scoring.reward)
+    if named is None or ours == (theirs.debate.task, theirs.protocol.scoring.reward):
+        return None
+    return (
+        f"{named[0]} was trained on {theirs.debate.task} with reward {theirs.protocol.scoring.reward}, and this run "
+        f"trains on {ours[0]} with {ours[1]}; --config {named[0]}/run.json keeps its settings."
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -9,8 +10,9 @@ import pytest
 from moot.cli.main import _parse
 from moot.cli.registry import ProtocolName
 from moot.cli.rescore import respelled
-from moot.cli.train import demo_elsewhere
+from moot.cli.train import demo_elsewhere, started_elsewhere
 from moot.debate.protocols import PRESETS
+from moot.runs import Run
 
 
 def test_every_preset_of_the_rules_can_be_named() -> None:
@@ -61,6 +63,7 @@ def test_rescore_has_switches_like_the_others_and_leaves_the_rest_as_trained(
         (["--model", "Qwen/Qwen3-8B"], True),
         (["--task", "gsm8k"], True),
         (["--task", "gsm8k", "--max-tokens", "400"], False),
+        (["--task", "gsm8k", "--reward", "truth"], False),
         (["--preset", "easy"], False),
         (["--task", "arithmetic:operands=3"], False),
         (["--task", "gsm8k", "--engine", "scripted"], False),
@@ -75,3 +78,16 @@ def test_the_demos_short_answers_are_pointed_out_to_other_models_and_tasks(typed
         or "at most 64 tokens, 20 questions. For other models and tasks start from --preset majority, easy, math or hard."
         in note
     )
+
+
+def test_a_start_that_was_trained_on_something_else_is_pointed_out(tmp_path: Path) -> None:
+    """`--from` takes weights alone: the questions and the reward are this run's."""
+    there = _parse("train", ["--task", "countdown", "--reward", "truth"]).config
+    Run.create(tmp_path / "there", there.as_dict(), {})
+    start = f"{tmp_path / 'there'}@best"
+    note = started_elsewhere(_parse("train", ["--from", start]).config)
+    assert note is not None
+    assert "was trained on countdown with reward truth, and this run trains on arithmetic with generator_judge" in note
+    assert note.endswith(f"--config {tmp_path / 'there'}/run.json keeps its settings.")
+    assert started_elsewhere(_parse("train", ["--from", start, "--task", "countdown", "--reward", "truth"]).config) is None
+    assert started_elsewhere(_parse("train", []).config) is None

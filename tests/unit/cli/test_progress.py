@@ -41,6 +41,12 @@ def test_signal_is_the_share_of_debates_with_a_signal_and_kl_says_between_whom()
     )
 
 
+def test_many_unreadable_turns_come_with_the_share_that_was_cut() -> None:
+    cut = {**ROW, "turns/cut": 0.79}
+    assert "unreadable 81% (79% cut at --max-tokens), sampler" in line({**cut, "parse_error": 0.81}, 12, 4.0, 0.0)
+    assert "unreadable 5%, sampler" in line(cut, 12, 4.0, 0.0)
+
+
 def test_a_warm_step_tells_its_loss_per_token() -> None:
     row = {"step": 1, "phase": "warm", "warm/loss_per_token": 0.969, "optim/trained_tokens": 1484.0}
     assert line(row, 9, 1.0, 2.0) == "step 1/9  warm start  loss 0.969 per token, 1,484 tokens  [0:00:02]"
