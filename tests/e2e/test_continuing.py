@@ -90,7 +90,7 @@ def test_more_questions_make_a_finished_run_longer(finished: Path, tmp_path: Pat
     [
         (
             ["--learning-rate", "0.001"],
-            "--resume cannot change learning_rate 0.0002 -> 0.001 of run; start another run with --run",
+            "--resume cannot change learning_rate 0.0002 -> 0.001 of run; leave it out, or start another run from its weights",
         ),
         (["--task", "gsm8k", "--seed", "4"], "--resume cannot change task arithmetic -> gsm8k, seed 0 -> 4 of run"),
         (["--reward", "truth"], "--resume cannot change reward generator_judge -> truth of run"),

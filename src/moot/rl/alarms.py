@@ -51,7 +51,8 @@ ALARMS: dict[str, Alarm] = {
     "alarm/format_collapse": Alarm(
         name="Turns lose their form",
         rings="Over 40% of turns cannot be read, or only half as many turns cast a vote as at their best.",
-        means="agents stopped voting, or their turns cannot be read, as those that are cut at their limit of tokens.",
+        means="over 40% of the turns cannot be read, as those that are cut at their limit of tokens, or agents who "
+        "cast votes stopped.",
         remedy="Where `turns/cut` is high, allow more `--max-tokens`. Otherwise use a lower `--learning-rate`, keep "
         "`--enable-format-penalty` on, start with `--warm-questions 100`, or use `--with distill`.",
     ),

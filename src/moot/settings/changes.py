@@ -41,7 +41,8 @@ def change_settings(run: Run, wanted: TrainConfig, write: bool = True) -> list[s
     free = set(changeable(wanted))
     if fixed := [change for change in changed if change[0] not in free]:
         raise ConfigError(
-            f"--resume cannot change {told(fixed)} of {run.path}; start another run with --run, or leave it out"
+            f"--resume cannot change {told(fixed)} of {run.path}; leave it out, or start another run from its weights: "
+            f"moot train --config {run.path}/run.json --from {run.path} --run NEW, with what is to change"
         )
     done = played_questions(run, before)
     if wanted.optim.num_train_datapoints < done:
