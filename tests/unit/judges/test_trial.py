@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 import re
@@ -209,6 +210,21 @@ def test_a_judge_that_likes_long_answers_is_told_by_its_correlation(
 ) -> None:
     row = measured(lambda asked: len(asked.answers[0]) / 100, monkeypatch, answers, "--checks", "1")["approval 1"]
     assert row["length"]["value"] > 0.99 and within(row["pair_accuracy"], 0.5)
+
+
+def test_a_log_says_how_many_verdicts_there_are_and_how_long_the_rest_takes(
+    answers: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("moot.cli.console.QUIET_S", 0.02)
+    monkeypatch.setattr("moot.cli.console.MOST_QUIET_S", 0.02)
+
+    class Slow(Planted):
+        async def check(self, asked: Asked, params: SamplingParams) -> Check:
+            await asyncio.sleep(0.005)
+            return await super().check(asked, params)
+
+    measured(Slow(right_in(0.7)), monkeypatch, answers, "--checks", "1", "--concurrency", "1")
+    assert re.search(r"^\d+ of 155 verdicts, about 0:00:\d\d left$", capsys.readouterr().out, re.MULTILINE)
 
 
 def test_a_judge_that_writes_lines_is_measured_by_its_votes(answers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
