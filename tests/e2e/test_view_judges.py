@@ -56,6 +56,11 @@ def test_each_way_to_judge_has_a_bar_and_each_verdict_its_thinking(driver: Any, 
         best = report["rows"][0]["pair_accuracy"]
         told = f"{best['value']:.2f} [{best['low']:.2f}, {best['high']:.2f}]"
         assert all_text(driver, "table.judges tbody td")[0] == told
+        minus = report["rows"][1]["best_minus"]
+        heads = all_text(driver, "table.judges thead th")
+        cells = all_text(driver, "table.judges tbody tr:nth-child(2) > *")
+        told = f"{minus['value']:.2f} [{minus['low']:.2f}, {minus['high']:.2f}]".replace("-", "−")
+        assert cells[heads.index("Best minus this")].replace("-", "−") == told
         until(lambda: len(driver.find_elements("css selector", "details.asked")) == 6)
         driver.execute_script("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
         asked = [json.loads(line) for line in (judged / "asked.jsonl").read_text().splitlines()]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from math import log
 
 import pytest
 
 from moot.debate.checks import Pair, approval, drawn_pairs, generator_reward, is_vote, scores_in_pairs
 from moot.judges.ballots import share_in_top, share_of_first, spellings, word_said
-from moot.judges.measures import Judged, measure
+from moot.judges.measures import Judged, difference, measure
 
 YES_NO, A_B = ("Yes", "No"), ("A", "B")
 
@@ -161,6 +162,39 @@ ONE = Judged((True, True, False), (0.9, 0.4, 0.6), (10, 20, 30), False, tokens=3
 TWO = Judged((True, False, False, False), (0.5, 0.5, 0.1, None), (5, 5, 8, 9), True, tokens=60)
 ALL_RIGHT = Judged((True, True), (0.0, 0.0), (1, 2), False, tokens=1000)
 ONLY_WRONG_JUDGED = Judged((True, False), (None, 0.9), (1, 2), False, tokens=1000)
+
+
+def test_two_ways_are_compared_on_the_answers_that_both_have_scored() -> None:
+    """Of ONE they share a right and a wrong answer, lost by both; of TWO a right and two wrong ones: half and won here,
+    lost and won there."""
+    theirs = [
+        replace(ONE, scores=(None, 0.2, 0.7)),
+        replace(TWO, scores=(0.3, 0.6, 0.2, 0.1)),
+        ALL_RIGHT,
+        replace(ONLY_WRONG_JUDGED, scores=(0.9, 0.1)),
+    ]
+    found = difference([ONE, TWO, ALL_RIGHT, ONLY_WRONG_JUDGED], theirs)
+    assert found is not None and (found.questions, found.pairs) == (2, 3)
+    assert found.interval.value == pytest.approx(1.5 / 3 - 1 / 3)
+    assert (found.interval.low, found.interval.high) == (-1, 1), "two questions say nothing"
+    assert difference([ALL_RIGHT, ONLY_WRONG_JUDGED], [ALL_RIGHT, ONLY_WRONG_JUDGED]) is None
+
+
+def test_what_two_intervals_leave_open_their_paired_difference_can_tell() -> None:
+    """One is right in 15 of 30 questions, the other in these and in 8 more."""
+
+    def right_in(count: int) -> list[Judged]:
+        return [Judged((True, False), (float(i < count), float(i >= count)), (1, 1), False) for i in range(30)]
+
+    less, more = measure(right_in(15)).pair_accuracy, measure(right_in(23)).pair_accuracy
+    assert less is not None and more is not None and less.high > more.low
+    found = difference(right_in(23), right_in(15))
+    assert found is not None and found.interval.value == pytest.approx(8 / 30)
+    assert 0.05 < found.interval.low < 0.167 < 0.367 < found.interval.high < 0.5
+    same = difference(right_in(15), right_in(15))
+    assert same is not None and same.as_dict() == pytest.approx(
+        {"value": 0, "low": -0.1, "high": 0.1, "questions": 30, "pairs": 30}
+    ), "3 of 30 may still differ"
 
 
 def test_a_table_of_measures_by_hand() -> None:

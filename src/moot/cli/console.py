@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import NoReturn
@@ -107,6 +108,14 @@ class Bars:
         task = next(task for task in self._bars.tasks if task.id == self._kinds[kind])
         return f", about {left} left" if (left := _left(task)) and not task.finished else ""
 
+    def so_far(self) -> str:
+        """For a log: `65 of 400 verdicts, about 0:03:20 left`; empty where nothing is under way."""
+        return "; ".join(
+            f"{task.completed:.0f} of {task.total:.0f} {task.description}{self.left(task.description)}"
+            for task in self._bars.tasks
+            if task.total and task.visible and task.completed < task.total
+        )
+
     def advance(self, kind: str, tokens: int = 0) -> None:
         self._tokens += tokens
         if not self._tokens:
@@ -118,6 +127,38 @@ class Bars:
     def measure_anew(self) -> None:
         """Speed is counted from here on."""
         self._tokens, self._since = 0, time.perf_counter()
+
+
+QUIET_S, MOST_QUIET_S = 10.0, 30.0
+"""Seconds after which a log gets a sign of life: the first, and those that follow, at most."""
+
+
+class Beat:
+    """A sign of life where no bar is drawn and nothing else is said; soon more rarely, so that a log stays a log.
+    `tell` has nothing to say where it answers with no text."""
+
+    def __init__(self, console: Terminal, tell: Callable[[], str]) -> None:
+        self._console, self._tell = console, tell
+        self._told, self._over = time.monotonic(), threading.Event()
+
+    def start(self) -> None:
+        if not self._console.is_terminal:
+            threading.Thread(target=self.run, daemon=True).start()
+
+    def stop(self) -> None:
+        self._over.set()
+
+    def heard(self) -> None:
+        """Something else was said."""
+        self._told = time.monotonic()
+
+    def run(self) -> None:
+        quiet = QUIET_S
+        while not self._over.wait(max(0.01, self._told + quiet - time.monotonic())):
+            now = time.monotonic()
+            if now - self._told >= quiet and (text := self._tell()):
+                self._console.say(text)
+                self._told, quiet = now, min(2 * quiet, MOST_QUIET_S)
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 import tyro
 
-from moot.cli.console import Bars, Terminal
+from moot.cli.console import Bars, Beat, Terminal
 from moot.cli.ending import interruptible, kept
 from moot.cli.registry import OtherProtocol
 from moot.debate.prompt_texts import load_prompts
@@ -237,18 +237,21 @@ def model_changes(options: object) -> dict[str, Any]:
 
 
 class Watching(EvalWatcher):
-    """A bar for each kind of sample, and what the engine lost."""
+    """A bar for each kind of sample, in a log a line now and then, and what the engine lost."""
 
     def __init__(self, console: Terminal) -> None:
         self._console, self._bars = console, Bars(console)
+        self._beat = Beat(console, lambda: self._bars.so_far() or "at work")
         self._lost, self._first_error = 0, ""
         self._started = False
 
     def __enter__(self) -> Watching:
         """The bars begin with the first plan: until then engines are loaded, which has a sign of its own."""
+        self._beat.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._beat.stop()
         self._bars.stop()
 
     def planned(self, kind: str, total: int, done: int) -> None:

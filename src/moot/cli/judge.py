@@ -254,6 +254,8 @@ class JudgeCommand:
                     shown += heads
             if shown:
                 console.say("\n" + "\n".join(f"{head}: {LEGEND[head]}" for head in shown), "dim")
+            if fewer := [f"{row}: {row.fewer}." for row in rows if row.fewer]:
+                console.say("\n" + "\n".join(fewer))
             console.say(f"\n{advice(rows)}", "bold")
         count = max((row.measures.questions for row in rows), default=0)
         measured = f"{counted(count, 'question')} with right and wrong answers"
@@ -284,9 +286,9 @@ def advice(rows: Sequence[TrialRow]) -> str:
     figures = f"pair accuracy {best.value:.2f}, 95% interval {best.low:.2f} to {best.high:.2f}"
     if not beats_a_coin(rows):
         said = f"No way is clearly better than a coin; the best is {rows[0]} ({figures})."
-        return f"{said} Ask more questions, or another judge."
-    said = f"Use {rows[0]} ({figures})."
-    level = [row for row in rows[1:] if row.measures.pair_accuracy and row.measures.pair_accuracy.high >= best.value]
+        return f"{said}{_compared(rows)} Ask more questions, or another judge."
+    said = f"Use {rows[0]} ({figures}).{_compared(rows)}"
+    level = [row for row in rows[1:] if row.best_minus and row.best_minus.interval.low <= 0]
     cost = rows[0].measures.cost
     cheaper = [row for row in level if cost and row.measures.cost and row.measures.cost.value < cost.value]
     if cheaper:
@@ -295,6 +297,22 @@ def advice(rows: Sequence[TrialRow]) -> str:
     if len(rows) > 1:
         said += f" The best of {len(rows)} looks better than it is: measure it again, alone, with another --seed."
     return said
+
+
+def _compared(rows: Sequence[TrialRow]) -> str:
+    """The best with the next two. Two intervals that overlap do not say that two ways are alike."""
+    return "".join(
+        f" Pair accuracy of {_apart(rows[0], row)} minus {_apart(row, rows[0])}, on the "
+        f"{counted(found.questions, 'question')} that both have: {found.interval.value:+.2f} "
+        f"[{found.interval.low:+.2f}, {found.interval.high:+.2f}]."
+        for row in rows[1:3]
+        if (found := row.best_minus)
+    )
+
+
+def _apart(row: TrialRow, other: TrialRow) -> str:
+    """What tells it from the other."""
+    return ", ".join([part for part in row.parts if part not in other.parts] or row.parts)
 
 
 def beats_a_coin(rows: Sequence[TrialRow]) -> bool:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-import threading
 import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from moot.cli.console import Bars, Terminal, clock
+from moot.cli.console import Bars, Beat, Terminal, clock
 from moot.cli.loggers import Loggers
 from moot.errors import ConfigError
 from moot.evaluate.report import Report, ReportRow, compare
@@ -32,10 +31,6 @@ MANY_UNREADABLE = 0.2
 PHASES = {"warm": "warm start", "self_play": "self-play", "eval": "evaluating"}
 
 
-QUIET_S, MOST_QUIET_S = 10.0, 30.0
-"""Seconds after which a log gets a sign of life: the first, and those that follow, at most."""
-
-
 class RunProgress(Watcher):
     """A bar for the run, one for the debates in play, and one line per step. Of several runs at once each has a name,
     which its lines begin with, and one bar."""
@@ -49,26 +44,22 @@ class RunProgress(Watcher):
         self._phase, self._stepped = "", False
         self._ringing: set[str] = set()
         self._unread = ""
-        self._told, self._over = self._started, threading.Event()
+        self._beat = Beat(console, self._so_far)
 
     def __enter__(self) -> RunProgress:
-        if not self._console.is_terminal:
-            threading.Thread(target=self._beat, daemon=True).start()
+        self._beat.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._over.set()
+        self._beat.stop()
 
-    def _beat(self) -> None:
-        """A sign of life where no bar is drawn and no step ends; soon more rarely, so that a log stays a log."""
-        quiet = QUIET_S
-        while not self._over.wait(max(0.01, self._told + quiet - time.monotonic())):
-            now = time.monotonic()
-            if now - self._told >= quiet and self._phase:
-                debates = f"{self._played} of {self._debates} debates" if self._debates else "at work"
-                so_far = f"[{clock(now - self._started)}{self._bars.left(self._run)}]"
-                self._say(f"{_where(self._step, self._total, self._phase)}  {debates}  {so_far}")
-                self._told, quiet = now, min(2 * quiet, MOST_QUIET_S)
+    def _so_far(self) -> str:
+        """Empty before anything began."""
+        if not self._phase:
+            return ""
+        debates = f"{self._played} of {self._debates} debates" if self._debates else "at work"
+        so_far = f"[{clock(time.monotonic() - self._started)}{self._bars.left(self._run)}]"
+        return self._named(f"{_where(self._step, self._total, self._phase)}  {debates}  {so_far}")
 
     def began(self, step: int, total: int, phase: str) -> None:
         done = max(0, step - 1) if phase != "eval" else step
@@ -106,7 +97,8 @@ class RunProgress(Watcher):
     def row(self, row: dict[str, Any]) -> None:
         self._bars.reach(self._run, row["step"])
         self._loggers.row(row)
-        self._told = now = time.monotonic()
+        self._beat.heard()
+        now = time.monotonic()
         left = "" if self._console.is_terminal else self._bars.left(self._run)
         self._say(line(row, self._total, now - self._step_began, now - self._started, left))
         self._say_new_alarms(row)
@@ -125,7 +117,10 @@ class RunProgress(Watcher):
         self._console.note(f"{self._name}: {text}" if self._name else text)
 
     def _say(self, text: str, style: str = "") -> None:
-        self._console.say(f"{self._name}  {text}" if self._name else text, style)
+        self._console.say(self._named(text), style)
+
+    def _named(self, text: str) -> str:
+        return f"{self._name}  {text}" if self._name else text
 
 
 def _judging(row: dict[str, Any]) -> float | None:

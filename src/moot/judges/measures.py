@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from moot.util.intervals import (
     cautious_difference,
     cautious_intervals,
     interval,
+    paired_interval,
     statistic_interval,
     wilson,
 )
@@ -114,6 +115,44 @@ def measure(questions: Sequence[Judged], ballot: Ballot = "approval", seed: int 
         length=_length(mixed, seed),
         cost=_cost(mixed, seed),
     )
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Of two ways to judge, in pair accuracy, on the same answers."""
+
+    interval: Interval
+    questions: int
+    """Those in which both scored a right and a wrong answer."""
+    pairs: int
+
+    def as_dict(self) -> dict[str, float]:
+        return {**self.interval.as_dict(), "questions": self.questions, "pairs": self.pairs}
+
+
+def difference(ours: Sequence[Judged], theirs: Sequence[Judged], seed: int = 0) -> Difference | None:
+    """Ours minus theirs, of the same questions in the same order, over the answers that both have scored. None where
+    there is no such pair."""
+    shared = []
+    for sides in zip(ours, theirs, strict=True):
+        both = [None not in scores for scores in zip(*(side.scores for side in sides), strict=True)]
+        one, other = (replace(side, scores=tuple(_only(side.scores, both))) for side in sides)
+        if one.mixed:
+            shared.append((*_wins(one), *_wins(other)))
+    if not shared:
+        return None
+    won, count, won_by_them, same = np.array(shared, dtype=np.float64).T
+    found = paired_interval((won, count), (won_by_them, same), seed=seed)
+    # What none of n questions shows may hold for 3 / n of all: a bootstrap of questions that are alike has no width.
+    rest = 3 / len(shared)
+    if found is None:
+        return None
+    wider = found.wider(max(-1.0, found.value - rest), min(1.0, found.value + rest))
+    return Difference(wider, len(shared), int(count.sum()))
+
+
+def _only(scores: Sequence[float | None], wanted: Sequence[bool]) -> Iterator[float | None]:
+    return (score if is_wanted else None for score, is_wanted in zip(scores, wanted, strict=True))
 
 
 def _win(difference: float) -> float:

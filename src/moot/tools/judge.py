@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from moot.debate.checks import Ballot, Check, Pair, Rules, Show, approval, drawn_pairs, over_rules, scores_in_pairs
@@ -19,13 +19,14 @@ from moot.evaluate.play import EvalWatcher
 from moot.evaluate.store import AnswerStore, Record, SampleKey, question_key
 from moot.judges.asking import Asked, Judge, texts_digest
 from moot.judges.lines import written
-from moot.judges.measures import Judged, Measures, measure
+from moot.judges.measures import Difference, Judged, Measures, difference, measure
 from moot.rl.metrics import mean
 from moot.runs.validate import MOST_TOKENS
 from moot.tasks.answers import grade_all
 from moot.tasks.task import Task
 from moot.tokens.speaker import turn_seed
 from moot.util.files import digest
+from moot.util.safe_text import counted
 
 VERDICTS = "verdicts"
 
@@ -104,11 +105,20 @@ class TrialRow:
     way: Way
     checks: int
     measures: Measures
+    best_minus: Difference | None = None
+    """The best way minus this one; None of the best, and where they have no pair in common."""
+    fewer: str = ""
+    """What it could not score, and why; empty where it scored every answer."""
 
     def __str__(self) -> str:
+        return ", ".join(self.parts)
+
+    @property
+    def parts(self) -> list[str]:
+        """Of its name."""
         ballot = f"approval ×{self.checks}" if self.way.ballot == "approval" else self.way.ballot
         over = "" if self.way.rules == "together" else f"{self.way.rules} of the rules"
-        return ", ".join(filter(None, (self.way.judge, ballot, self.way.show, over, self.way.texts)))
+        return list(filter(None, (self.way.judge, ballot, self.way.show, over, self.way.texts)))
 
     def as_dict(self) -> dict[str, Any]:
         way = {
@@ -118,7 +128,10 @@ class TrialRow:
             "rules": self.way.rules,
             "prompts": self.way.texts or "default",
         }
-        return {**way, "checks": self.checks, **self.measures.as_dict()}
+        behind = self.best_minus and self.best_minus.as_dict()
+        return {
+            **way, "checks": self.checks, **self.measures.as_dict(), "best_minus": behind, "fewer": self.fewer,
+        }  # fmt: skip
 
 
 class Trial:
@@ -158,8 +171,23 @@ class Trial:
     def rows(self, ways: Sequence[Way]) -> list[TrialRow]:
         """The best first; those that could not be measured last."""
         counts = {way: sorted(set(self._config.checks)) if way.ballot == "approval" else [1] for way in ways}
-        rows = [TrialRow(way, checks, self._measures(way, checks)) for way in ways for checks in counts[way]]
-        return sorted(rows, key=lambda row: -row.measures.pair_accuracy.value if row.measures.pair_accuracy else 1.0)
+        judged = {
+            (way, checks): [self._judged(way, answered, checks) for answered in self._answered]
+            for way in ways
+            for checks in counts[way]
+        }
+        seed = self._config.seed
+        rows = [
+            TrialRow(way, checks, measure(own, way.ballot, seed), fewer=self._fewer(way, own))
+            for (way, checks), own in judged.items()
+        ]
+        rows.sort(key=lambda row: -row.measures.pair_accuracy.value if row.measures.pair_accuracy else 1.0)
+        best, *others = rows
+        own = judged[best.way, best.checks]
+        return [
+            best,
+            *(replace(row, best_minus=difference(own, judged[row.way, row.checks], seed)) for row in others),
+        ]
 
     def scores(self, way: Way, checks: int) -> dict[Question, tuple[float | None, ...]]:
         """Of every answer; None where it could not be shown, or the engine failed."""
@@ -190,9 +218,34 @@ class Trial:
             "verdicts": [{name: value for name, value in record.items() if name not in dull} for record in verdicts],
         }
 
-    def _measures(self, way: Way, checks: int) -> Measures:
-        judged = [self._judged(way, answered, checks) for answered in self._answered]
-        return measure(judged, way.ballot, self._config.seed)
+    def _fewer(self, way: Way, judged: Sequence[Judged]) -> str:
+        missing = (
+            self._why(way, answered, i)
+            for answered, own in zip(self._answered, judged, strict=True)
+            for i, score in enumerate(own.scores)
+            if score is None
+        )
+        why = " and ".join(dict.fromkeys(filter(None, missing)))
+        scored = [len(own.scores_of(True)) * len(own.scores_of(False)) for own in judged]
+        pairs = sum(own.correct.count(True) * own.correct.count(False) for own in judged)
+        questions = f"{sum(map(bool, scored))} of {counted(len(judged), 'question')}"
+        told = f"{questions}, {sum(scored)} of {counted(pairs, 'pair')}{', because ' * bool(why)}{why}"
+        return told if sum(scored) < pairs else ""
+
+    def _why(self, way: Way, answered: Answered, i: int) -> str | None:
+        """Why an answer has no score; None where another answer is the reason."""
+        shown, classes, opponents = answered.shown(way.show), answered.classes, self._config.opponents
+        if shown[i] is None:
+            return f"an {'empty answer' if way.show == 'solution' else 'answer without a final one'} is not shown"
+        about = [place for place, _, places in self._checks(way, answered) if i in places]
+        if any(self._verdicts.get(place) is None for place in about):
+            return "the engine failed at verdicts"
+        if way.ballot == "lines":
+            return "the judge's lines compare too few answers"
+        if way.ballot == "approval":
+            return "questions have no rules"
+        others = [j for j, text in enumerate(shown) if text is not None and classes[j] != classes[i]]
+        return f"--opponents {opponents} draws {counted(opponents, 'other answer')} for each" if others else None
 
     # What is asked
 

@@ -108,7 +108,7 @@ def test_a_step_that_takes_minutes_has_an_estimate_of_the_time_left(monkeypatch:
 def test_a_log_gets_a_sign_of_life_while_nothing_ends(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("moot.cli.progress.QUIET_S", 0.02)
+    monkeypatch.setattr("moot.cli.console.QUIET_S", 0.02)
     said, deadline = "", time.monotonic() + 60
     with RunProgress(console := Terminal(), Bars(console), Loggers(), PRESETS["demo"]) as progress:
         progress.began(0, 12, "eval")
@@ -126,7 +126,7 @@ def test_a_log_is_never_silent_for_more_than_half_a_minute_and_says_how_much_is_
     """On a clock of the test's own. Half of step 1 of 12 took 60 seconds, so 23 more minutes are left a minute later, and
     more while the other half goes on; after the whole step at 120 seconds 22."""
     now = [0.0]
-    monkeypatch.setattr("moot.cli.progress.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("moot.cli.console.time.monotonic", lambda: now[0])
     progress = RunProgress(console := Terminal(), Bars(console), Loggers(), config := PRESETS["demo"])
     progress._bars._bars.get_time = lambda: now[0]
     for task in progress._bars._bars.tasks:
@@ -140,9 +140,9 @@ def test_a_log_is_never_silent_for_more_than_half_a_minute_and_says_how_much_is_
                     progress.debate_finished(PlayedDebate(debate(v2(), [["", "", ""]])))
             return now[0] > 120
 
-    monkeypatch.setattr(progress, "_over", Over())
+    monkeypatch.setattr(progress._beat, "_over", Over())
     progress.began(1, 12, "self_play")
-    progress._beat()
+    progress._beat.run()
     batch = config.optim.batch_size
     told = [text.partition("self-play")[2].strip() for text in capsys.readouterr().out.splitlines()]
     assert told == [

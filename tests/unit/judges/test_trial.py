@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 import re
@@ -211,6 +212,66 @@ def test_a_judge_that_likes_long_answers_is_told_by_its_correlation(
     assert row["length"]["value"] > 0.99 and within(row["pair_accuracy"], 0.5)
 
 
+def test_ways_are_compared_in_pairs_on_what_both_have_and_what_one_lacks_is_told_with_the_reason(
+    answers: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A right and two wrong answers to each question. Each meets one other: where the wrong ones meet, nothing is
+    measured. Approval is right in six of ten questions, pairs in three of these: neither is sure to beat a coin."""
+    rows = [json.loads(line) for line in answers.read_text().splitlines()]
+    for number, row in enumerate(rows):
+        row["answers"] = [f"\\boxed{{{number + i}}}" for i in range(3)]
+    answers.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    def say(asked: Asked) -> float:
+        return right_in(0.6 if len(asked.answers) == 1 else 0.3)(asked)
+
+    options = ("--ballots", "approval", "pairs", "--checks", "1", "--opponents", "1")
+    found = measured(say, monkeypatch, answers, *options)
+    best, other = found["approval 1"], found["pairs 1"]
+    count = other["questions"]
+    assert count < COUNT and best["questions"] == COUNT and best["best_minus"] is None and best["fewer"] == ""
+    told = f"{count} of 40 questions, {count} of 80 pairs, because --opponents 1 draws 1 other answer for each"
+    assert other["fewer"] == told
+
+    asked = [json.loads(line) for line in Path("out/asked.jsonl").read_text().splitlines()]
+    met = [int(row["known"]) % 10 for row in asked if row["ways"][1]["scores"][0] is not None]
+    minus = other["best_minus"]
+    assert minus["questions"] == minus["pairs"] == count == len(met)
+    assert minus["value"] == pytest.approx((sum(i < 6 for i in met) - sum(i < 3 for i in met)) / count)
+    assert 0 < minus["low"] < minus["value"] < minus["high"]
+    both = f"Pair accuracy of approval ×1 minus pairs, on the {count} questions that both have: "
+    sentence = both + "{value:+.2f} [{low:+.2f}, {high:+.2f}].".format(**minus)
+    shown = " ".join(capsys.readouterr().out.split())
+    assert f"base, pairs, solution: {told}." in shown
+    assert "No way is clearly better than a coin; the best is base, approval ×1" in shown and sentence in shown
+
+
+def test_an_answer_that_cannot_be_shown_is_the_reason_for_fewer_pairs(
+    answers: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [json.loads(line) for line in answers.read_text().splitlines()]
+    rows[0]["answers"][3] = "no answer at all"
+    answers.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    row = measured(right_in(0.7), monkeypatch, answers, "--show", "answer", "--checks", "1")["approval 1"]
+    told = "40 of 40 questions, 158 of 160 pairs, because an answer without a final one is not shown"
+    assert row["fewer"] == told
+
+
+def test_a_log_says_how_many_verdicts_there_are_and_how_long_the_rest_takes(
+    answers: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("moot.cli.console.QUIET_S", 0.02)
+    monkeypatch.setattr("moot.cli.console.MOST_QUIET_S", 0.02)
+
+    class Slow(Planted):
+        async def check(self, asked: Asked, params: SamplingParams) -> Check:
+            await asyncio.sleep(0.005)
+            return await super().check(asked, params)
+
+    measured(Slow(right_in(0.7)), monkeypatch, answers, "--checks", "1", "--concurrency", "1")
+    assert re.search(r"^\d+ of 155 verdicts, about 0:00:\d\d left$", capsys.readouterr().out, re.MULTILINE)
+
+
 def test_a_judge_that_writes_lines_is_measured_by_its_votes(answers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     row = measured(lambda asked: 0.5, monkeypatch, answers, "--ballots", "lines")["lines 1"]
     assert row["pair_accuracy"]["value"] == pytest.approx(0.7) and within(row["pair_accuracy"], 0.7)
@@ -305,7 +366,9 @@ def test_what_an_engine_fails_at_is_left_out_said_and_tried_again(
             raise EngineError("no answer from the server")
         return right_in(0.9)(asked)
 
-    assert measured(fails, monkeypatch, answers, "--checks", "2")["approval 2"]["questions"] == COUNT - 1
+    row = measured(fails, monkeypatch, answers, "--checks", "2")["approval 2"]
+    assert row["questions"] == COUNT - 1
+    assert row["fewer"] == "39 of 40 questions, 156 of 160 pairs, because the engine failed at verdicts"
     assert "8 answers or debates were lost to the engine (no answer from the server)" in " ".join(
         capsys.readouterr().out.split()
     )

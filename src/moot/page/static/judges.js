@@ -11,6 +11,7 @@ import { svg } from "./svg.js";
 const COLUMNS = [
   ["Way", "way"],
   ["Pair accuracy", "pair_accuracy"],
+  ["Best minus this", "best_minus"],
   ["J", "j"],
   ["At 20%", "precision_20"],
   ["At 50%", "precision_50"],
@@ -62,6 +63,7 @@ export function judgesView(main, query, runs, judges) {
         ),
         report.trouble ? h("p", { class: "bad" }, visible(report.trouble)) : h("p", { class: "quiet" }, `Task ${oneLine(report.task, 60)} · ${plural(Math.max(0, ...rows.map((row) => row.questions ?? 0)), "question")} with right and wrong answers`),
         report.advice ? h("p", { class: "advice" }, visible(report.advice)) : null,
+        rows.filter((row) => row.fewer).map((row) => h("p", { class: "quiet" }, oneLine(`${row.way}: ${row.fewer}.`, 400))),
       ),
       h(
         "section",
