@@ -273,6 +273,29 @@ def test_answers_that_were_cut_at_their_limit_are_told(tmp_path: Path, capsys: p
     assert "1 of 4 answers were cut at --max-tokens 40 and count as none; give them more." in capsys.readouterr().out
 
 
+def test_where_most_answers_are_cut_it_is_told_on_the_way_and_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first ten of forty are whole: of twenty half are cut, of twenty-one more than half."""
+    with ChatServer(lambda number, body: saying("\\boxed{1}", "length" if number >= 10 else "stop")) as server:
+        more = ("--k", 4, "--max-tokens", 20, "--concurrency", 1, "--out", tmp_path / "l.jsonl")
+        assert main(at(server, questions(tmp_path / "q.jsonl", 10), *more)) == 0
+    told = (
+        "52% of the answers so far were cut at --max-tokens 20 and count as none; stop with Ctrl-C and give them more, "
+    )
+    told += "as in --max-tokens 64 (they are then asked anew)."
+    said = capsys.readouterr().out
+    assert said.count(told) == said.count("so far were cut") == 1
+    assert said.index(told) < said.index("30 of 40 answers were cut at --max-tokens 20")
+    assert "moot eval grades plain answers that were cut too" in said
+
+
+def test_the_help_says_where_labels_go(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["label", "--help"])
+    assert "the current folder, wherever QUESTIONS" in " ".join(capsys.readouterr().out.replace("│", " ").split())
+
+
 def test_ctrl_c_says_that_nothing_is_lost(tmp_path: Path) -> None:
     def slow(number: int, body: dict[str, Any]) -> Any:
         time.sleep(0.0 if number < 5 else 30.0)

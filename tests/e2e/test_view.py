@@ -99,6 +99,23 @@ def test_the_page_claims_no_more_than_its_intervals_say(driver: Any, url: str) -
     assert readings == ["unsure", "bad", "good", "plain"]
 
 
+def test_where_most_turns_are_cut_no_harder_questions_are_advised(driver: Any, place: Path) -> None:
+    """Of four turns 92% are cut: that they hold one answer says nothing of the questions."""
+    for name, cut in (("cut", 0.92), ("whole", 0.02)):
+        row = {"turns/cut": cut, "trust/answer_diversity": 0.34, "trust/plurality_share": 0.95}
+        write_run(place / "lengths" / name, {}, [{"step": 1, "phase": "self_play", **row}])
+    with visiting(driver, place / "lengths", cache=place / "cache") as url:
+        driver.get(f"{url}?run=whole")
+        until(lambda: "mostly one answer" in one_text(driver, "table.trust"))
+        assert "harder questions" in one_text(driver, "table.trust")
+        driver.get(f"{url}?run=cut")
+        told = "92% of turns were cut; raise --max-tokens; diversity says little"
+        until(lambda: told in one_text(driver, "table.trust"))
+        assert "92% of turns were cut; raise --max-tokens; agreement says little" in one_text(driver, "table.trust")
+        assert "mostly one answer" not in one_text(driver, "table.trust")
+        assert "harder questions" not in one_text(driver, "table.trust")
+
+
 def test_runs_of_one_recipe_stand_together_and_are_ticked_together(driver: Any, place: Path) -> None:
     for seed, reward in ((0, 1.0), (1, 2.0), (2, 6.0)):
         run = write_run(

@@ -11,7 +11,7 @@ import errno
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TaskID, TextColumn
@@ -52,9 +52,9 @@ class TimeLeft(ProgressColumn):
 
 
 def _left(task: Task) -> str:
-    """Empty before anything is done."""
+    """Empty before anything is done, or less than is under way at once."""
     done = task.completed - task.fields["before"]
-    if not task.total or not task.elapsed or done <= 0:
+    if not task.total or not task.elapsed or done <= 0 or done < task.fields["first"]:
         return ""
     return clock(max(0.0, task.total - task.completed) * task.elapsed / done)
 
@@ -88,11 +88,15 @@ class Bars:
     def stop(self) -> None:
         self._bars.stop()
 
-    def plan(self, kind: str, total: int | None, done: int = 0, about: str = "") -> None:
-        """Shows the bar of `kind`, from the beginning if it was there before."""
+    def plan(self, kind: str, total: int | None, done: float = 0, about: str = "", first: int = 0) -> None:
+        """Shows the bar of `kind`, from the beginning if it was there before. No time left is told before `first` more
+        are done: of many under way at once, the first ones to end are no measure of how long each takes."""
+        fields: dict[str, Any] = {"about": about, "before": done, "first": first}
         if kind not in self._kinds:
-            self._kinds[kind] = self._bars.add_task(kind, total=total, about=about, before=done)
-        self._bars.reset(self._kinds[kind], total=total, completed=done, about=about, before=done, visible=True)
+            self._kinds[kind] = self._bars.add_task(kind, total=total, **fields)
+        # rich counts in whole numbers by its types alone.
+        self._bars.reset(self._kinds[kind], total=total, visible=True, **fields)
+        self._bars.update(self._kinds[kind], completed=done)
 
     def hide(self, kind: str) -> None:
         if kind in self._kinds:

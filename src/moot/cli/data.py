@@ -73,9 +73,25 @@ def show(report: DataReport, console: Terminal) -> None:
         for style, heading, lines in _troubles(split):
             _list(console, style, f"{name}: {heading}", lines)
     _list(console, "red", "questions that are trained on and tested", [f"{a} is {b}" for a, b in report.overlap])
-    console.print(
-        Text("Nothing wrong.", style="green") if report.good else Text("Something is wrong: see above.", style="red")
-    )
+    for name, split in report.splits.items():
+        if report.wrong and split.wrong_tried:
+            told = f"{name}: tried as wrong: {report.wrong}; {_others(split)}."
+            console.print(Text(told, style="yellow" if split.others_accepted else ""))
+    if not report.good:
+        console.print(Text("Something is wrong: see above.", style="red"))
+    elif report.wrong and not any(split.right_tried for split in report.splits.values()):
+        console.print(Text("Nothing found; right answers were not tried.", style="yellow"))
+    elif any(split.others_accepted for split in report.splits.values()):
+        console.print(Text("Nothing surely wrong: see above.", style="yellow"))
+    else:
+        console.print(Text("Nothing wrong.", style="green"))
+
+
+def _others(split: SplitReport) -> str:
+    if not split.others_tried:
+        return "no answer of another question is known"
+    accepted = f"answers of other questions: accepted {len(split.others_accepted)} of {split.others_tried}"
+    return f"{accepted} (look whether they are right there too)" if split.others_accepted else accepted
 
 
 def _troubles(split: SplitReport) -> Iterator[tuple[str, str, list[str]]]:
@@ -87,6 +103,7 @@ def _troubles(split: SplitReport) -> Iterator[tuple[str, str, list[str]]]:
     yield "red", "questions that stand there with different answers", list(split.contradictions)
     yield "yellow", "answers it can only compare as they stand", [*map(right, split.as_text)]
     yield "yellow", "answers that took the grader too long", [*map(given, split.given_up)]
+    yield "yellow", "answers of another question that it accepts", [*map(given, split.others_accepted)]
     yield "yellow", "solutions that end in another answer", [*map(given, split.unlike)]
 
 

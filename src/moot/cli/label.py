@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
@@ -18,7 +18,7 @@ from moot.cli.ask import until_interrupted
 from moot.cli.console import Bars, Terminal
 from moot.cli.ending import Ended, interruptible, kept
 from moot.cli.evaluate import Watching
-from moot.cli.labelled import forecast_lines, kept_line, reliability_table, replaced_line, summary_lines
+from moot.cli.labelled import cut_line, forecast_lines, kept_line, reliability_table, replaced_line, summary_lines
 from moot.cli.registry import option_names
 from moot.cli.speakers import Speakers
 from moot.cli.spelling import respelled_ballot
@@ -26,10 +26,11 @@ from moot.debate.protocols import preset
 from moot.debate.rewards import Grades
 from moot.debate.sections import CUT
 from moot.debate.state import Debate
-from moot.debate.types import ParseFailure
+from moot.debate.types import ParseFailure, Turn
 from moot.errors import ConfigError
 from moot.evaluate.figures import draw_reliability
 from moot.evaluate.store import AnswerStore
+from moot.players.chat.listening import Listener
 from moot.players.memory import Replies
 from moot.players.seats import TakenSeats
 from moot.runs.lock import RunLock
@@ -49,6 +50,8 @@ GIVE_UP_AFTER = 3
 hard."""
 USUAL = 0.6
 """Of a threshold that nobody has measured: a clear majority."""
+FEWEST_ANSWERS = 20
+"""Without which nothing is said of how many are cut."""
 CONTINUING = "Nothing that was answered is lost; the same command continues"
 
 
@@ -70,7 +73,8 @@ class LabelCommand:
     questions: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="QUESTIONS", help_behavior_hint="")] = ""
     """A .jsonl, .json, .csv or .txt file; FILE:question=FIELD,answer=FIELD where its fields have other names."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="(default: NAME-labels.jsonl)")] = None
-    """Where labels go: .jsonl, or .csv without what was said. What was said is kept beside it, in a folder."""
+    """Where labels go: .jsonl, or .csv without what was said. If not given, into the current folder, wherever QUESTIONS
+    is. What was said is kept beside it, in a folder."""
     answers: Annotated[int, tyro.conf.arg(name="num-answers", aliases=["--k", "--num-agents", "--agents"])] = 8
     """Answers per question."""
     rounds: Annotated[int, tyro.conf.arg(name="max-rounds", aliases=["--rounds"])] = 1
@@ -174,8 +178,8 @@ class _Job:
                 judging = await options.speakers.judging(seats)
             for note in seats.notes():
                 console.note(one_line(note, 300))
-            whole = await self._here(debates, seats, replies)
-            asked = await self._ask(debates, seats, whole)
+            here = await self._here(debates, seats, replies)
+            asked = await self._ask(debates, seats, here)
             done = [debate for debate in asked if debate.ended == "done"]
             with console.status("comparing answers"):
                 groups = await asyncio.to_thread(self._compared, done)
@@ -196,36 +200,51 @@ class _Job:
             return replaced_line(self.out, before, self._settings()) if self.out.exists() else None
         return None
 
-    async def _here(self, debates: Sequence[Debate], seats: TakenSeats, replies: Replies) -> int:
+    async def _here(self, debates: Sequence[Debate], seats: TakenSeats, replies: Replies) -> float:
         """Says how many replies of before are to what is asked now, which only playing can tell: what is asked later
-        follows from what was said. Answers with the number of questions that nothing is missing of."""
-        whole, kept = list[AskedDebate](), len(replies)
+        follows from what was said. Answers with how many questions that makes, parts of one too."""
+        kept, heard = len(replies), _Heard(self._turns())
         if not kept:
             return 0
         with replies.asking_nobody() as used, self._console.status("reading what is here from before"):
-            asking = Asking(debates, preset(self._options.speakers.protocol).scoring, seats.cast)
-            await asking.run(lambda asked: whole.append(asked) if asked.ended == "done" else None)
+            asking = Asking(debates, preset(self._options.speakers.protocol).scoring, seats.cast, heard)
+            await asking.run(lambda asked: heard.over(asked) if asked.ended == "done" else None)
         self._console.say(kept_line(len(used), kept))
-        return len(whole)
+        return heard.questions
 
-    async def _ask(self, debates: Sequence[Debate], seats: TakenSeats, whole: int) -> list[AskedDebate]:
-        """`whole` of the debates take no time, and are no measure of the time left."""
+    def _turns(self) -> int:
+        """Of one question, at most."""
+        options = self._options
+        return options.answers * (options.rounds + options.speakers.rules().closing_ballot)
+
+    async def _ask(self, debates: Sequence[Debate], seats: TakenSeats, here: float) -> list[AskedDebate]:
+        """What is `here` from before takes no time, and is no measure of the time left."""
         options, console, ended = self._options, self._console, list[AskedDebate]()
-        bars, told = Bars(console), time.monotonic()
-        bars.plan("questions", len(debates), whole)
+        bars, told, warned = Bars(console), time.monotonic(), False
+        bars.plan("questions", len(debates), here, first=min(options.concurrency, len(debates) // 2))
+
+        def came() -> None:
+            nonlocal warned
+            bars.reach("questions", max(here, heard.questions))
+            if not warned and heard.answers >= FEWEST_ANSWERS and 2 * heard.cut > heard.answers:
+                warned = True
+                console.say(cut_line(heard.cut, heard.answers, options.speakers.max_tokens), "yellow")
+
+        heard = _Heard(self._turns(), came)
 
         def finished(asked: AskedDebate) -> None:
             nonlocal told
             ended.append(asked)
             self._spent.add(asked)
-            bars.reach("questions", max(whole, len(ended)), str(self._spent))
+            heard.over(asked)
+            bars.reach("questions", max(here, heard.questions), str(self._spent))
             if not console.is_terminal and time.monotonic() - told > 10:
                 told = time.monotonic()
                 left = bars.left("questions")
                 console.say(f"{len(ended)} of {len(debates)} questions, {self._spent}{left}")
 
         scoring, prices = preset(options.speakers.protocol).scoring, options.speakers.prices(seats)
-        asking = Asking(debates, scoring, seats.cast, prices=prices, give_up_after=GIVE_UP_AFTER)
+        asking = Asking(debates, scoring, seats.cast, heard, prices, give_up_after=GIVE_UP_AFTER)
         with bars:
             if await until_interrupted(asking, finished, options.concurrency):
                 raise Ended(f"interrupted. {CONTINUING}.", 130)
@@ -270,9 +289,10 @@ class _Job:
             for line, style in summary_lines(labels, calibration, reached, *measured):
                 console.say(line, style)
             turns = [turn for asked in done for turn in asked.debate.turns]
-            if cut := sum(isinstance(turn.parsed, ParseFailure) and turn.parsed.reason == CUT for turn in turns):
+            if cut := sum(map(_is_cut, turns)):
                 told = f"{cut:,} of {len(turns):,} answers were cut at --max-tokens {options.speakers.max_tokens}"
-                console.say(f"{told} and count as none; give them more.", "yellow")
+                beside = "moot eval grades plain answers that were cut too, so it may find more right"
+                console.say(f"{told} and count as none; give them more. ({beside}.)", "yellow")
             console.say(f"{self._spent}. {self._spent.judge}".rstrip())
             for path in (self.out, *pictures):
                 console.say(f"Written: {path}", "green")
@@ -311,6 +331,31 @@ class _Job:
         except ConfigError as error:  # matplotlib is an extra; the table says the same
             self._console.note(f"there is no picture: {error}")
             return []
+
+
+class _Heard(Listener):
+    """How many answers came, those of questions that are not over too."""
+
+    def __init__(self, turns: int, came: Callable[[], None] = lambda: None) -> None:
+        """`turns`: of a question, at most. `came` is called after each."""
+        self._turns, self._came = turns, came
+        self._over = self._of_those_over = self.answers = self.cut = 0
+
+    @property
+    def questions(self) -> float:
+        """Those that are over, and of the others what was said."""
+        return self._over + (self.answers - self._of_those_over) / self._turns
+
+    def said(self, turn: Turn) -> None:
+        self.answers, self.cut = self.answers + 1, self.cut + _is_cut(turn)
+        self._came()
+
+    def over(self, asked: AskedDebate) -> None:
+        self._over, self._of_those_over = self._over + 1, self._of_those_over + len(asked.debate.turns)
+
+
+def _is_cut(turn: Turn) -> bool:
+    return isinstance(turn.parsed, ParseFailure) and turn.parsed.reason == CUT
 
 
 @dataclass

@@ -62,6 +62,13 @@ def kept_line(used: int, kept: int) -> str:
     return f"Replies here from before, not asked for again: {used:,}.{others}"
 
 
+def cut_line(cut: int, answers: int, max_tokens: int) -> str:
+    """What is said on the way, where most answers are cut: before all of them are paid for."""
+    more = f"--max-tokens {1 << ((4 * max_tokens).bit_length() - 1)}"
+    told = f"{cut / answers:.0%} of the answers so far were cut at --max-tokens {max_tokens} and count as none"
+    return f"{told}; stop with Ctrl-C and give them more, as in {more} (they are then asked anew)."
+
+
 def replaced_line(out: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
     """What is about to be replaced, where it was made with other settings. Where a server stands is none."""
     both = {name: (before.get(name), now.get(name)) for name in {**before, **now} if name != "base_url"}

@@ -1,6 +1,6 @@
 """Is the data fit to be graded? Every right answer must pass its own grader, a wrong one that looks like it must not,
 and no test question may be trained on. A checker may take several answers for right: it must refuse what is no answer
-at all."""
+at all, and is tried on answers of other questions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ UNTRIED = (
     "no right answer is known, so nobody has tried whether the checker accepts one; "
     "give the questions an answer that is right, one of many is enough"
 )
-KINDS = ("failing", "passing", "as_text", "given_up", "unlike")
+KINDS = ("failing", "passing", "as_text", "given_up", "unlike", "others_accepted")
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,10 @@ class SplitReport:
     """Questions of which an answer that is right was at hand."""
     wrong_tried: int = 0
     """The same for a wrong one."""
+    others_tried: int = 0
+    """Questions of a checker that was asked about the right answer of another question."""
+    others_accepted: tuple[Trouble, ...] = ()
+    """Those of which it takes that answer too: one answer may be right for two questions, but for most it is not."""
     duplicates: int = 0
     """Questions that stood there before."""
     contradictions: tuple[str, ...] = ()
@@ -65,6 +69,8 @@ class DataReport:
     overlap: tuple[tuple[str, str], ...]
     """Questions of another split that are also trained on: (in train, in the other)."""
     notes: tuple[str, ...] = ()
+    wrong: str = ""
+    """What a checker was given as wrong answers; empty where there is none."""
 
     @property
     def good(self) -> bool:
@@ -72,7 +78,8 @@ class DataReport:
 
     def as_json(self) -> dict[str, Any]:
         splits = {name: asdict(split) for name, split in self.splits.items()}
-        return {"task": self.task, "good": self.good, "splits": splits, "overlap": self.overlap, "notes": self.notes}
+        return {"task": self.task, "good": self.good, "splits": splits, "overlap": self.overlap, "notes": self.notes,
+                "wrong": self.wrong}  # fmt: skip
 
 
 def gather(task: Task, most: int) -> Mapping[str, Sequence[Question]]:
@@ -80,6 +87,26 @@ def gather(task: Task, most: int) -> Mapping[str, Sequence[Question]]:
     if task.splits is None:
         return {"train": [task.train(i) for i in range(most or 1000)], "held_out": task.held_out}
     return {name: questions[: most or None] for name, questions in task.splits().items()}
+
+
+def _of_others(task: Task, questions: Sequence[Question]) -> Mapping[str, tuple[str, str]]:
+    """By question an answer that is right for another: the next one's that is not the same, and its own."""
+    if task.check is None or isinstance(task.equal, EqualPrograms):
+        return {}
+    known = [(question.id, answer) for question in questions if (answer := _right(task, question)) is not None]
+    others: dict[str, tuple[str, str]] = {}
+    for place, (id, own) in enumerate(known):
+        following = (answer for _, answer in [*known[place + 1 :], *known[:place]])
+        if (other := next((answer for answer in following if answer != own), None)) is not None:
+            others[id] = (own, other)
+    return others
+
+
+def _right(task: Task, question: Question) -> str | None:
+    """The known answer, or that of the worked solution."""
+    if question.answer is not None or task.solution is None:
+        return question.answer
+    return boxed(task.solution(question))
 
 
 def check(
@@ -91,12 +118,21 @@ def check(
     others = [question for name, questions in splits.items() if name != "train" for question in questions]
     overlap = [(trained[text], question.id) for question in others if (text := normal(question.text)) in trained]
     untried = task.check is not None and not any(report.right_tried for report in reports.values())
-    return DataReport(task.name, reports, tuple(overlap), (*task.notes, UNTRIED) if untried else task.notes)
+    notes = (*task.notes, UNTRIED) if untried else task.notes
+    near = task.near_miss is not None and any(q.answer is None for split in splits.values() for q in split)
+    wrong = "" if task.check is None else f"{NO_ANSWER} and near misses" if near else NO_ANSWER
+    return DataReport(task.name, reports, tuple(overlap), notes, wrong)
 
 
 def _split(task: Task, questions: Sequence[Question], checked: Callable[[], object]) -> SplitReport:
+    others = _of_others(task, questions)
+
     def one(numbered: tuple[int, Question]) -> dict[str, Trouble]:
-        troubles = _question(task, *numbered)
+        troubles, question = _question(task, *numbered), numbered[1]
+        if task.check is not None and question.id in others:
+            own, other = others[question.id]
+            if task.check(question, other):
+                troubles["others_accepted"] = Trouble(question.id, own, other)
         checked()
         return troubles
 
@@ -111,8 +147,8 @@ def _split(task: Task, questions: Sequence[Question], checked: Callable[[], obje
     tried = [_tried(task, question) for question in questions]
     rights, wrongs = (sum(result[kind] for result in tried) for kind in (0, 1))
     return SplitReport(
-        len(questions), graded, **troubles, right_tried=rights, wrong_tried=wrongs, duplicates=repeated,
-        contradictions=contradictions,
+        len(questions), graded, **troubles, right_tried=rights, wrong_tried=wrongs, others_tried=len(others),
+        duplicates=repeated, contradictions=contradictions,
     )  # fmt: skip
 
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 
 from moot.errors import ConfigError
 from moot.tasks.graders import grading
 from moot.tasks.rows import Raw, Row, convert, field, read
-from moot.tasks.sets import fixed_set
+from moot.tasks.sets import fixed_set, warn_once
 from moot.tasks.spec import Spec
 from moot.tasks.task import Task
 from moot.tasks.two_sided import with_sides_of
@@ -96,14 +96,8 @@ def _trusted(rows: list[tuple[str, Raw]], file: str, notes: list[str]) -> list[t
         notes.append(
             f"{left} of the {len(rows)} labels of {file} are not trusted and left out; trusted=no takes them too"
         )
-        _warn_once(notes[-1])
+        warn_once(notes[-1])
     return kept
-
-
-@cache
-def _warn_once(text: str) -> None:
-    """A command reads its file several times, and its user once."""
-    logging.getLogger("moot").warning(text)
 
 
 def task(spec: Spec, seed: int = 0, held_out: int = 64) -> Task:
@@ -119,10 +113,11 @@ def task(spec: Spec, seed: int = 0, held_out: int = 64) -> Task:
         raws = {
             name: _trusted(rows, spec.name if name == "train" else chosen.test, notes) for name, rows in raws.items()
         }
-    if chosen.held_out != "test" and any(is_label(raw) for _, raw in raws["train"]):
-        known = f"{spec.name}:test=FILE,held_out=test measures by known answers"
-        notes.append(f"what {spec.name} holds out is measured by its labels, not by known answers; {known}")
-        _warn_once(notes[-1])
+    if any(is_label(raw) for _, raw in raws["train"]):
+        notes.append(f"the answers of {spec.name} are labels, so right means: agrees with the label")
+        if chosen.held_out != "test":
+            notes[-1] += f"; {spec.name}:test=FILE,held_out=test measures by known answers"
+        warn_once(notes[-1])
     # One answer is enough to expect the rest of them: a file with a misspelled field must not pass for prompts.
     labelled = bool(chosen.answer) or any("answer" in raw for rows in raws.values() for _, raw in rows)
     sided = any("sides" in raw for rows in raws.values() for _, raw in rows)

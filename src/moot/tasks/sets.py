@@ -12,7 +12,7 @@ import logging
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 
 from moot.debate.types import Question
 from moot.errors import ConfigError
@@ -49,6 +49,12 @@ def normal(text: str) -> str:
     return " ".join(text.split()).casefold()
 
 
+@cache
+def warn_once(text: str) -> None:
+    """A command reads its file several times, and its user once."""
+    logging.getLogger("moot").warning(text)
+
+
 def fixed_set(
     name: str, grading: Grading, splits: Splits, use: str, seed: int, held_out: int, open_ended: bool = False
 ) -> Task:
@@ -69,7 +75,7 @@ def fixed_set(
         if len(kept) < len(rows):
             left_out = f"{len(rows) - len(kept)} of the {len(rows)} {split} questions of {name}"
             notes.append(f"{left_out} have no answer and are left out")
-            logging.getLogger("moot").warning(notes[-1])
+            warn_once(notes[-1])
         if not kept:
             check = "check the file and the subjects and levels asked for"
             raise ConfigError(f"task {name}: the {split} split holds no questions; {check}")

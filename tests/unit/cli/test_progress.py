@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 from moot.cli.console import Bars, Terminal, TimeLeft, clock
+from moot.cli.label import _Heard
 from moot.cli.loggers import Loggers
 from moot.cli.progress import RunProgress, alarm_digest, line, summary
 from moot.evaluate.report import Report, ReportRow
 from moot.runs import PlayedDebate, Run
 from moot.settings.presets import PRESETS
+from moot.tools.ask import AskedDebate
 from support.making import debate, v2
 
 ROW: dict[str, Any] = {
@@ -72,6 +74,31 @@ def test_a_run_whose_agents_never_vote_reads_nothing_of_votes() -> None:
     evaluated = {"step": 0, "phase": "eval", "test/valid_turns": 0.5, "test/turns_with_vote": None}
     evaluated |= {"trust/judge_accuracy": None, "test_arithmetic/correct": 0.25}
     assert line(evaluated, 9, 1.0, 2.0) == "step 0/9  evaluating  right 25%, valid turns 50%  [0:00:02]"
+
+
+def test_of_many_at_once_no_time_left_is_told_before_as_many_are_done() -> None:
+    """Of 800, 32 are under way at once. The first ends after 28 seconds, which are not what each takes."""
+    now = [0.0]
+    bars = Bars(Terminal())
+    bars._bars.get_time = lambda: now[0]
+    bars.plan("questions", 800, 0.5, first=32)
+    (task,) = bars._bars.tasks
+    task._get_time = lambda: now[0]
+    task.start_time, now[0] = 0.0, 28.0
+    for done in (1.5, 32.25):
+        bars.reach("questions", done)
+        assert bars.left("questions") == ""
+    bars.reach("questions", 32.5)
+    assert bars.left("questions") == f", about {clock(28 * 767.5 / 32)} left"
+
+
+def test_answers_of_questions_that_are_not_over_count_too() -> None:
+    heard = _Heard(4)
+    whole, half = debate(v2(), [[""] * 4]), debate(v2(), [[""] * 2])
+    for turn in (*whole.turns, *half.turns):
+        heard.said(turn)
+    heard.over(AskedDebate(PlayedDebate(whole), "done", (), 0, 0.0, None))
+    assert (heard.answers, heard.questions) == (6, 1.5)
 
 
 def test_a_step_that_takes_minutes_has_an_estimate_of_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:

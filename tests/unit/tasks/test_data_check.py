@@ -145,3 +145,40 @@ def test_a_checker_is_tried_on_worked_solutions_where_no_answer_is_known(tmp_pat
     report = checked(f"{questions}:grader={tmp_path}/even.py:even")
     assert UNTRIED not in report.notes
     assert [trouble.id for trouble in report.splits["train"].failing] == ["train-2"]
+
+
+def shown(report: DataReport) -> str:
+    page = Console(file=StringIO(), width=200)
+    show(report, page)
+    return page.file.getvalue()  # type: ignore[attr-defined,no-any-return]
+
+
+def test_a_checker_that_takes_any_number_is_found_out_by_answers_of_other_questions(tmp_path: Path) -> None:
+    """No error: one answer may be right for two questions, as 12 is for multiples of 3 and of 4."""
+    rows: list[dict[str, object]] = [{"question": f"Name a multiple of {n}.", "answer": f"{n}"} for n in (5, 7, 11)]
+    name = write(tmp_path / "a.jsonl", rows)
+    (tmp_path / "c.py").write_text(
+        "def lax(question, answer):\n    return answer.isdecimal()\n\n\n"
+        "def strict(question, answer):\n    return answer.isdecimal() and int(answer) % int(question.answer) == 0\n"
+    )
+    lax = checked(f"{name}:grader={tmp_path}/c.py:lax")
+    split = lax.splits["train"]
+    assert lax.good and split.others_tried == 3
+    assert [(t.id, t.given, t.right) for t in split.others_accepted] == [
+        ("train-1", "7", "5"), ("train-2", "11", "7"), ("train-3", "5", "11"),
+    ]  # fmt: skip
+    told = (
+        "train: tried as wrong: ?; answers of other questions: accepted 3 of 3 (look whether they are right there too)."
+    )
+    assert told in shown(lax) and "train-1: 7 for 5" in shown(lax)
+    assert shown(lax).endswith("Nothing surely wrong: see above.\n")
+    strict = checked(f"{name}:grader={tmp_path}/c.py:strict")
+    assert "train: tried as wrong: ?; answers of other questions: accepted 0 of 3.\nNothing wrong." in shown(strict)
+
+
+def test_where_no_right_answer_was_tried_the_last_line_says_so(tmp_path: Path) -> None:
+    (tmp_path / "c.py").write_text("def lax(question, answer):\n    return answer.isdecimal()\n")
+    name = write(tmp_path / "a.jsonl", [{"question": "Name a number."}, {"question": "Name another."}])
+    said = shown(checked(f"{name}:grader={tmp_path}/c.py:lax"))
+    assert "tried as wrong: ?; no answer of another question is known." in said
+    assert said.endswith("Nothing found; right answers were not tried.\n") and "Nothing wrong" not in said

@@ -187,11 +187,25 @@ def test_labels_are_a_task_of_those_that_are_trusted(labels: Path, caplog: pytes
 
 def test_labels_that_are_held_out_are_told_from_known_answers(labels: Path) -> None:
     (labels / "known.jsonl").write_text('{"question": "What is 3 + 4?", "answer": "7"}\n')
-    told = f"what {labels / 'l.jsonl'} holds out is measured by its labels, not by known answers"
-    assert any(note.startswith(told) for note in load(f"{labels / 'l.jsonl'}:test={labels / 'known.jsonl'}").notes)
+    right = f"the answers of {labels / 'l.jsonl'} are labels, so right means: agrees with the label"
+    told = f"{right}; {labels / 'l.jsonl'}:test=FILE,held_out=test measures by known answers"
+    assert told in load(f"{labels / 'l.jsonl'}:test={labels / 'known.jsonl'}").notes
     measured = load(f"{labels / 'l.jsonl'}:test={labels / 'known.jsonl'},held_out=test")
     assert [question.answer for question in measured.held_out] == ["7"]
-    assert not any(note.startswith(told) for note in measured.notes)
+    assert right in measured.notes and told not in measured.notes, "in training right is still by the labels"
+
+
+def test_what_is_left_out_of_labels_is_told_once_though_the_file_is_read_twice(
+    labels: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = rows_of(labels / "l.jsonl")
+    rows[0]["answer"] = None
+    (labels / "twice.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for _ in range(2):
+        load(f"{labels / 'twice.jsonl'}:trusted=no")
+    silent = sum(row["answer"] is None for row in rows)
+    assert caplog.text.count(f"{silent} of the 12 train questions of twice have no answer and are left out") == 1
+    assert caplog.text.count("right means: agrees with the label") == 1
 
 
 def test_export_makes_a_supervised_set_of_those_that_are_trusted(

@@ -7,6 +7,8 @@ import { ask } from "./state.js";
 
 const share = (value) => `${Math.round(value * 100)}%`;
 const NO_ANSWER = "nobody gave an answer that can be compared";
+// What is missing because its turn was cut is no other answer and no same one. Plain, so that no harder questions are advised.
+const mostlyCut = (cut, what) => ["plain", `${share(cut)} of turns were cut; raise --max-tokens; ${what} says little`];
 const points = (value) => signed(100 * value, 0);
 
 // More or less than what guessing gives, only where the 95% interval says so. `bounds` is { low, high }, each null where too little was seen.
@@ -82,7 +84,8 @@ export const TRUST = {
   },
   "trust/answer_diversity": {
     name: "Answer diversity",
-    read: (v, bounds, panel) => {
+    read: (v, bounds, panel, cut) => {
+      if (cut > 0.5) return mostlyCut(cut, "diversity");
       // All that is missing counts as one answer, which nobody gave.
       if (panel?.["trust/plurality_share"]?.value === 0) return ["unsure", NO_ANSWER];
       return v < 0.4 ? ["fair", "mostly one answer"] : ["plain", ""];
@@ -91,7 +94,10 @@ export const TRUST = {
   "trust/plurality_share": {
     name: "Agreement",
     show: share,
-    read: (v) => (v === 0 ? ["unsure", NO_ANSWER] : v > 0.9 ? ["fair", "nearly all give one answer"] : ["plain", ""]),
+    read: (v, bounds, panel, cut) => {
+      if (cut > 0.5) return mostlyCut(cut, "agreement");
+      return v === 0 ? ["unsure", NO_ANSWER] : v > 0.9 ? ["fair", "nearly all give one answer"] : ["plain", ""];
+    },
   },
   "trust/plurality_flips": {
     name: "Plurality flips",

@@ -57,7 +57,7 @@ export async function drawPanel(node, chosen, found, counted, colour, about) {
   if (!possible.length) return void fill(node, h("p", { class: "quiet" }, "No step of self-play has been measured yet."));
   const lines = keys.length ? await ask("curves", { run: chosen, key: keys, points: 120 }) : {};
   const row = (key) => {
-    const readings = chosen.map((name) => reading(key, measured(name)[key], counted[name]?.panel));
+    const readings = chosen.map((name) => reading(key, measured(name), counted[name]?.panel));
     return h(
       "tr",
       {},
@@ -98,12 +98,12 @@ export async function drawPanel(node, chosen, found, counted, colour, about) {
   );
 }
 
-function reading(key, metric, panel) {
+function reading(key, metrics, panel) {
   const entry = TRUST[key];
   const about = panel?.[key];
-  const value = about?.value ?? metric?.recent ?? null;
+  const value = about?.value ?? metrics[key]?.recent ?? null;
   if (value === null) return { value };
-  const [tone, words] = entry.read(value, about, panel);
+  const [tone, words] = entry.read(value, about, panel, metrics["turns/cut"]?.recent ?? 0);
   const show = entry.show ?? twoDigits;
   const title = about ? `Over the last 5 steps, of ${about.of.toLocaleString("en")} that could be counted` : "Mean of the last 5 steps";
   return { value: show(value), bounds: about && !entry.exact ? span(about, show) : null, title, tone, words };
