@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
@@ -20,6 +20,7 @@ from moot.debate.protocols import PRESETS as PROTOCOLS
 from moot.debate.scoring import Scoring, judge_warning, listed
 from moot.errors import ConfigError
 from moot.players.checkpoints import split_name
+from moot.players.start import model_of
 from moot.players.untrusted import AGAIN, check_trusted, trained_names
 from moot.rl.lookup import estimator_names
 from moot.runs import Run
@@ -306,12 +307,23 @@ def defaults(arguments: list[str]) -> Train:
     config = with_settings(find_preset(name), file.settings, f"{sources.config}: ")
     if sources.start:  # weights that were trained already need no warm start, unless one is asked for
         config = replace(config, warm_questions=0)
+        # The preset's model was asked for by nobody.
+        if not (_names_model(file.settings) or "--model" in option_names(arguments)) and (
+            theirs := model_of(sources.start)
+        ):
+            config = replace(config, model=replace(config.model, model=theirs))
     if sources.config is not None:
         trusted(sources.config, trained_names(config), arguments)
     if sources.protocol in PROTOCOLS:
         config = fitting(config.under(PROTOCOLS[sources.protocol]))
     seeds = () if "--seed" in option_names(arguments) else file.seeds
     return Train(preset=name, config=config, run_dir=file.run, seeds=seeds)
+
+
+def _names_model(settings: Mapping[str, Any]) -> bool:
+    """By itself, or in the section of that name."""
+    named = settings.get("model", {})
+    return isinstance(named, str) or "model" in named
 
 
 def _check_seeds(arguments: list[str]) -> None:

@@ -6,6 +6,7 @@ engine is made; the engine looks again when it loads.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,14 +35,9 @@ def find_start(config: TrainConfig) -> Start:
     """What `config.start` names: RUN, RUN@STEP, RUN@best, one of a run's checkpoints, an adapter's folder, or a name
     that a server has for a state. ConfigError where it is not there, or made for another model or adapter."""
     name, model = config.start, config.model
-    path = Path(name)
-    if split_name(name) is None and (path / "adapter_config.json").is_file() and not (path / "manifest.json").is_file():
-        theirs, state = _of_adapter(path), str(path)
-    else:
-        theirs, found = find_trained(name, "from")
-        if found is None:
-            raise ConfigError(f"from {name}: that is step 0, the model before training; leave --from out")
-        state = found
+    theirs, state = _made(name)
+    if state is None:
+        raise ConfigError(f"from {name}: that is step 0, the model before training; leave --from out")
     _check_same(name, theirs, state, model)
     source: dict[str, Any] = {"name": name, "state": state}
     if named := split_name(name):
@@ -51,12 +47,34 @@ def find_start(config: TrainConfig) -> Start:
     return Start(state, source)
 
 
+def model_of(name: str) -> str | None:
+    """The base model of what `--from` names; None where that is not known, or nothing is there, which `find_start`
+    says."""
+    with suppress(ConfigError, OSError):
+        model = _made(name)[0].get("model")
+        return _here(model) if isinstance(model, str) else None
+    return None
+
+
 def start_of(run: Run, config: TrainConfig) -> Start:
     """As the run's folder has it, or found now."""
     source = run.header.get("from")
     if isinstance(source, dict) and isinstance(source.get("state"), str):
         return Start(source["state"], source)
     return find_start(config)
+
+
+def _made(name: str) -> tuple[dict[str, Any], str | None]:
+    """How it was trained, and what an engine loads: None for the model before training."""
+    path = Path(name)
+    if split_name(name) is None and (path / "adapter_config.json").is_file() and not (path / "manifest.json").is_file():
+        return _of_adapter(path), str(path)
+    return find_trained(name, "from")
+
+
+def _here(model: str) -> str:
+    """The embedded model needs no download under its own name."""
+    return SMOLLM if same_model(model, SMOLLM) else model
 
 
 def _step(run: Path, state: str) -> int | None:
@@ -88,12 +106,10 @@ def _check_same(name: str, theirs: dict[str, Any], state: str, model: ModelConfi
             f"is {model.base_url or 'the hosted service'}; a server loads only its own"
         )
     if "model" in theirs and not same_model(theirs["model"], model.model):
-        # The embedded model needs no download under its own name.
-        here = SMOLLM if same_model(theirs["model"], SMOLLM) else theirs["model"]
         raise ConfigError(
             f"from {name}: its base model is {theirs['model']}, and this run's is {model.model}; use --model "
-            f"{here} (where both are the same under two names, correct base_model_name_or_path in its "
-            "adapter_config.json)"
+            f"{_here(theirs['model'])} (where both are the same under two names, correct base_model_name_or_path in "
+            "its adapter_config.json)"
         )
     if theirs.get("lora_rank", model.lora_rank) != model.lora_rank:
         raise ConfigError(

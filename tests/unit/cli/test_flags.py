@@ -89,5 +89,7 @@ def test_a_start_that_was_trained_on_something_else_is_pointed_out(tmp_path: Pat
     assert note is not None
     assert "was trained on countdown with reward truth, and this run trains on arithmetic with generator_judge" in note
     assert note.endswith(f"--config {tmp_path / 'there'}/run.json keeps its settings.")
-    assert started_elsewhere(_parse("train", ["--from", start, "--task", "countdown", "--reward", "truth"]).config) is None
+    assert (
+        started_elsewhere(_parse("train", ["--from", start, "--task", "countdown", "--reward", "truth"]).config) is None
+    )
     assert started_elsewhere(_parse("train", []).config) is None

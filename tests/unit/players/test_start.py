@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from moot.cli.main import _parse
 from moot.engine.published import published_name, same_model
 from moot.engine.scripted import ScriptedEngine
 from moot.errors import ConfigError
@@ -18,6 +19,7 @@ from moot.evaluate.unseen import unseen_questions
 from moot.players.checkpoints import find_trained
 from moot.players.start import ALL_LINEAR, find_start
 from moot.runs import Run
+from moot.settings.presets import PRESETS
 from moot.settings.train import TrainConfig
 from moot.tasks import load
 from moot.training.commit import restore
@@ -190,3 +192,24 @@ def test_a_model_has_a_name_for_others(tmp_path: Path) -> None:
         "runs/merged",
     ]
     assert same_model("smollm2-135m", hub) and not same_model("org/other", hub)
+
+
+def test_the_model_is_that_of_what_it_starts_from_unless_one_is_named(tmp_path: Path) -> None:
+    """The preset majority is for Qwen, and the adapter is SmolLM2's, under its name at the hub."""
+    adapter = {"peft_type": "LORA", "base_model_name_or_path": "HuggingFaceTB/SmolLM2-135M-Instruct", "r": 16}
+    adapter |= {"lora_alpha": 32, "target_modules": "all-linear"}
+    (tmp_path / "adapter_config.json").write_text(json.dumps(adapter))
+    named = ["--preset", "majority", "--from", str(tmp_path)]
+    usual = PRESETS["majority"].model.model
+    assert usual != "smollm2-135m"
+
+    def model(*more: str) -> str:
+        return str(_parse("train", [*named, *more]).config.model.model)
+
+    assert model() == "smollm2-135m"
+    assert model("--model", "other") == "other"
+    (tmp_path / "file.yaml").write_text(f"model: {usual}\n")
+    assert model("--config", str(tmp_path / "file.yaml")) == usual
+    (tmp_path / "file.yaml").write_text("learning_rate: 1.0e-5\n")
+    assert model("--config", str(tmp_path / "file.yaml")) == "smollm2-135m"
+    assert _parse("train", ["--preset", "majority", "--from", str(tmp_path / "no")]).config.model.model == usual
