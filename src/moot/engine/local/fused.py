@@ -300,8 +300,8 @@ def rotate(
     row: Tensor, heads: Heads, norms: tuple[Tensor, Tensor] | None, cos: Tensor, sin: Tensor, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     norm = norms or (None, None)
-    found: tuple[Tensor, Tensor, Tensor] = _Rotate.apply(row, heads, *norm, cos, sin, eps)  # type: ignore[no-untyped-call]
-    return found
+    q, k, v = _Rotate.apply(row, heads, *norm, cos, sin, eps)  # type: ignore[no-untyped-call]
+    return q, k, v
 
 
 class _Gate(torch.autograd.Function):
