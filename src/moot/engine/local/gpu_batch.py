@@ -29,6 +29,7 @@ from moot.engine.local.graphs import (
 from moot.engine.local.memory import upload
 from moot.engine.local.pages import PAGE
 from moot.engine.local.sampling import Picker
+from moot.engine.local.several import Together
 
 
 class GpuBatch:
@@ -42,6 +43,7 @@ class GpuBatch:
         self._table = np.full((most, decoder.pages), decoder.scratch, np.int32)
         self._table_changed, self._sent = True, 0
         self._picker: Picker | None = None
+        self._together: Together | None = None
         self._last = torch.zeros(2 * most, dtype=torch.long, device=decoder.device)
         """Tokens of the last step; behind them, those of the prefill passes since."""
         self._new = 0
@@ -57,7 +59,7 @@ class GpuBatch:
             self._temperatures[slot] = request.params.temperature
             self.grown(request)
         self._new += count
-        self._picker = None
+        self._picker = self._together = None
 
     def remove(self, request: Request) -> None:
         slot = request.slot
@@ -72,7 +74,7 @@ class GpuBatch:
             self._table[slot] = self._table[len(self.rows)]
         self._table[len(self.rows)] = self._decoder.scratch  # it may come to be a row that only fills
         self._table_changed = True
-        self._picker = None
+        self._picker = self._together = None
 
     def rows_needing_page(self) -> list[Request]:
         """A new page begins where a position is a multiple of its size."""
@@ -92,13 +94,19 @@ class GpuBatch:
             self._state[POSITION, slot] = request.length - 1
         self._new = 0
 
+    def _seated(self) -> Together:
+        """The adapters of the rows; looked for anew only if rows or seats have changed, because a step is short."""
+        seats = self._decoder.seats
+        if self._together is None or seats.last is not self._together:
+            adapters = [request.weights.adapter for request in self.rows]
+            self._together = seats.seat(adapters)
+            self._state[SLOT, : len(adapters)] = [self._together.slot(adapter) for adapter in adapters]
+        return self._together
+
     def launch(self) -> PendingTokens:
         count, decoder = len(self.rows), self._decoder
         picks = not any(filtered(request) for request in self.rows)
-        adapters = [request.weights.adapter for request in self.rows]
-        together = decoder.seats.seat(adapters)
-        if together.slots:
-            self._state[SLOT, :count] = [together.slot(adapter) for adapter in adapters]
+        together = self._seated()
         size = decoder.size(count, together, picks)
         self._draws[:count] = [request.draw() for request in self.rows]
         state = self._state.copy()

@@ -46,8 +46,8 @@ class LowRank:
     b: Tensor  # [out, ranks]: block diagonal, so that members do not mix
     seated: bool = False
     """`a` stands in the rows behind the group's own matrix, so that one product gives both."""
-    own: Tensor | None = None
-    """Where adapters stand behind each other in `a` and `b`: `[T, adapters]`, which of them each token has."""
+    others: Tensor | None = None
+    """Where adapters stand behind each other in `a` and `b`: `[T, adapters]`, which of them each token has not."""
 
 
 Adapter = Sequence[Mapping[str, LowRank]]
@@ -88,9 +88,8 @@ class Linear:
             y, z = torch.split(F.linear(x, self.whole[: sum(sizes)], bias), sizes, dim=1)
         else:
             y, z = self(x, None), F.linear(x, update.a)
-        if update.own is not None:
-            apart = z.reshape(len(z), update.own.shape[1], -1)
-            z = torch.where(update.own[:, :, None], apart, 0).flatten(1)
+        if update.others is not None:  # no `where`: it would send its zero to the device, which a capture forbids
+            z.view(len(z), update.others.shape[1], -1).masked_fill_(update.others[:, :, None], 0)
         return y, (z, update.b)
 
 
@@ -262,7 +261,7 @@ class Network:
         )
 
     def _gate(self, linear: Linear, x: Tensor, update: LowRank | None) -> Tensor:
-        if update is None or update.own is not None or torch.is_grad_enabled():
+        if update is None or update.others is not None or torch.is_grad_enabled():
             return self.steps.gate(linear(x, update), None)
         return self.steps.gate(*linear.apart(x, update))
 

@@ -52,8 +52,8 @@ class Together:
 
     def of_tokens(self, slots: Tensor) -> Adapter:
         """For tokens whose adapters stand in these slots."""
-        own = slots[:, None] == torch.arange(self.count, device=slots.device)
-        return [{name: replace(low, own=own) for name, low in layer.items()} for layer in self.adapter]
+        others = slots[:, None] != torch.arange(self.count, device=slots.device)
+        return [{name: replace(low, others=others) for name, low in layer.items()} for layer in self.adapter]
 
     def of_sequences(self, adapters: Sequence[Adapter], tokens: int | Sequence[int], device: torch.device) -> Adapter:
         """For sequences of these adapters, each with so many tokens."""
@@ -88,6 +88,7 @@ class Seats:
         self._network, self._captures = network, captures
         self._memory: dict[Kind, Adapter] = {}
         self._kind: Kind = ()
+        self.last = Together((), ())
         self._held: list[Adapter | None] = []
 
     def seat(self, adapters: Iterable[Adapter]) -> Together:
@@ -96,7 +97,8 @@ class Seats:
         given = {id(adapter): adapter for adapter in everyone if adapter}
         mixed = len(given) > 1 or (bool(given) and not all(everyone))
         if not given or not (mixed or self._captures):
-            return Together((), next(iter(given.values()), ()))
+            self.last = Together((), next(iter(given.values()), ()))
+            return self.last
         first = next(iter(given.values()))
         count = next(count for count in COUNTS if count >= len(given)) if mixed else 1
         kind = (shape_of(first), count)
@@ -110,7 +112,8 @@ class Seats:
                 _write(self._memory[kind], slot, adapter)
                 self._held[slot] = adapter
         slots = {id(adapter): slot for slot, adapter in enumerate(self._held) if id(adapter) in given}
-        return Together(kind, self._memory[kind], slots if mixed else {}, count)
+        self.last = Together(kind, self._memory[kind], slots if mixed else {}, count)
+        return self.last
 
 
 def _write(memory: Adapter, slot: int, adapter: Adapter) -> None:
