@@ -172,6 +172,7 @@ async def ours(args: argparse.Namespace) -> None:
             given = to_judge(args, vocabulary, answers)
             said = await asyncio.gather(*(sampler.sample(prompt, params, CHECKS) for prompt in given))
             seconds = time.perf_counter() - begin
+            new = {f"{name}_tokens": engine.statistics[name] - before[name] for name in ("prefilled", "reused")}
             begin = time.perf_counter()
             thoughts = [
                 [*prompt, *thought.tokens] for prompt, of_one in zip(given, said, strict=True) for thought in of_one
@@ -180,7 +181,6 @@ async def ours(args: argparse.Namespace) -> None:
                 *(sampler.score_continuations([*thought, *VERDICT], ((1,), (2,))) for thought in thoughts)
             )
             verdicts = time.perf_counter() - begin
-        new = {f"{name}_tokens": engine.statistics[name] - before[name] for name in ("prefilled", "reused")}
         say(
             "judging",
             answers=answers,
