@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from moot.debate.protocols import V2
+from moot.evaluate.report import Report, ReportRow
 from support.accessible import findings
 from support.making import command, surroundings
 from support.paging import record, turn, write_run
@@ -240,27 +241,13 @@ def test_ballots_outside_judges_and_shuffled_labels_are_told_apart(driver: Any, 
 
 def test_what_an_evaluation_found_stands_with_its_interval(driver: Any, url: str, runs: Path) -> None:
     number = {"value": 0.625, "low": 0.5, "high": 0.75}
+    below = {"value": -0.05, "low": -0.1, "high": 0.0, "p": 0.0002}
     rows = [
-        {
-            "name": "direct",
-            "k": 1,
-            "questions": 64,
-            "failed": 0,
-            "tokens": 41.6,
-            "metrics": {"accuracy": number},
-            "difference": None,
-        },
-        {
-            "name": "<b>debate</b>",
-            "metrics": {"accuracy": None},
-            "difference": {"value": -0.05, "low": -0.1, "high": 0.0, "p": 0.0002},
-        },
-        {"name": "wins", "metrics": {"accuracy": number}, "difference": None},
+        ReportRow("direct", 1, 64, 0, 41.6, {"accuracy": number}),
+        ReportRow("<b>debate</b>", 3, 64, 0, 80.0, {"accuracy": None}, below),
+        ReportRow("wins", 1, 64, 0, 41.6, {"accuracy": number}),
     ]
-    (runs / "by-hand" / "evals" / "held out").mkdir(parents=True, exist_ok=True)
-    (runs / "by-hand" / "evals" / "held out" / "report.json").write_text(
-        json.dumps({"format": 1, "settings": {"judge": "big@http://node"}, "rows": rows})
-    )
+    Report({"judge": "big@http://node"}, rows, {}).save(runs / "by-hand" / "evals" / "held out" / "report.json")
     driver.get(f"{url}?run=by-hand")
     until(lambda: len(all_text(driver, "table.evals tbody tr")) == 3)
     assert "wins by big@http://node" in " ".join(all_text(driver, "table.evals tbody tr:nth-child(3)")[0].split())
@@ -269,7 +256,7 @@ def test_what_an_evaluation_found_stands_with_its_interval(driver: Any, url: str
         for n in (1, 2)
     )
     assert first == ["by-hand held out", "direct", "62.5 [50.0, 75.0]", "–", "–", "–", "–", "–", "64", "42"]
-    assert second == ["", "<b>debate</b>", "–", "−5.0 [−10.0, 0.0]", "<0.001", "–", "–", "–", "–", "–"]
+    assert second == ["", "<b>debate</b>", "–", "−5.0 [−10.0, 0.0]", "<0.001", "–", "–", "–", "64", "80"]
 
 
 def test_another_reward_shows_what_the_command_says(driver: Any, url: str, runs: Path) -> None:
